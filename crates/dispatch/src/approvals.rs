@@ -1,8 +1,8 @@
-//! Approvals and their decisions, as the audit record has them.
+//! Approvals and their decisions, as the audit records them.
 //!
 //! Several processes ask for approvals and decide them: this one, the command line, a companion.
-//! All of them write the same record. The gateway reads on in that record and so learns of every
-//! change once and in order, whichever process made it.
+//! All of them write the same record. The gateway follows that record, and so learns of every
+//! change once and in order, no matter which process made it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -24,16 +24,16 @@ use interlock_connections::Hub;
 /// How often other processes' changes are looked for while there are many.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often it is looked for approvals whose time is up.
+/// How often overdue approvals are looked for.
 const EXPIRY: Duration = Duration::from_secs(1);
 
-/// How many changes are remembered, so that they are not published again when the record is read.
+/// How many changes are remembered, so that reading the record does not publish them again.
 const MOST_PUBLISHED: usize = 4096;
 
-/// Changes that a slow follower may be behind; it misses older ones.
+/// How many changes a slow follower may be behind. It misses older ones.
 const MOST_UNREAD: usize = 1024;
 
-/// What happened to an approval.
+/// A change of an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum ApprovalChange {
     Asked { id: String },
@@ -56,8 +56,8 @@ impl ApprovalChange {
     }
 }
 
-/// Shows an approval, or its end, to the clients that are connected. The time is that of the end of a
-/// question that is shown after it: clients that came later have nothing to decide.
+/// Shows an approval, or its end, to connected clients. The time is set if the approval had already
+/// ended when it was shown: clients that connected after that time have nothing to decide.
 pub type ShowApproval = fn(&Hub, &PendingApproval, Option<i64>);
 
 /// The changes of approvals that this process knows of, and the callers that wait for them.
@@ -69,11 +69,11 @@ pub struct ApprovalFeed {
     changed: Notify,
     published: Mutex<PublishedChanges>,
     held: Arc<HeldApprovals>,
-    /// Surfaces that are reached later than clients that are connected.
+    /// Surfaces that are reached later than connected clients.
     followers: broadcast::Sender<Arc<PendingApproval>>,
 }
 
-/// Approvals that calls of this process use, or wait to use.
+/// The approvals that calls of this process use, or wait to use.
 #[derive(Debug, Default)]
 struct HeldApprovals {
     /// How many calls hold an approval, by its id.
@@ -91,8 +91,8 @@ impl HeldApprovals {
     }
 }
 
-/// A call of this process runs what the approval allows, or waits to. Calls that look for an unused
-/// approval leave it alone.
+/// Marks an approval that a call of this process uses, or waits to use. Calls that look for an
+/// unused approval leave it alone.
 #[derive(Debug)]
 pub struct HeldApproval {
     id: String,
@@ -126,7 +126,7 @@ impl Drop for HeldApproval {
     }
 }
 
-/// An approval that has ended; none where it cannot be read.
+/// An ended approval; `None` if it cannot be read.
 pub type EndedApproval = Option<Arc<PendingApproval>>;
 
 /// A waiter for the end of an approval.
@@ -161,12 +161,12 @@ impl fmt::Debug for ApprovalWaiter {
 struct PublishedChanges {
     all: HashSet<ApprovalChange>,
     oldest_first: VecDeque<ApprovalChange>,
-    /// Approvals that were published and whose end was not, by id.
+    /// Published approvals whose end was not published yet, by id.
     pending: HashMap<String, Arc<PendingApproval>>,
 }
 
 impl PublishedChanges {
-    /// `false` if it was published before.
+    /// Adds a change. `false` if it was published before.
     fn insert(&mut self, change: ApprovalChange) -> bool {
         if !self.all.insert(change.clone()) {
             return false;
@@ -200,32 +200,33 @@ impl ApprovalFeed {
         }
     }
 
-    /// Every approval from now on as it is asked, and as it ends.
+    /// Every approval from now on, when it is asked and when it ends.
     pub fn changes(&self) -> broadcast::Receiver<Arc<PendingApproval>> {
         self.followers.subscribe()
     }
 
-    /// Returns when the approval has ended. Registered at once, so that no end is missed.
+    /// Returns when the approval has ended. The waiter is registered at once, so that no end is
+    /// missed.
     pub fn wait_for(&self, id: &str) -> impl Future<Output = EndedApproval> + use<> {
         let (sender, receiver) = oneshot::channel();
         self.add_waiting(id, ApprovalWaiter::Task(sender));
         async move {
             match receiver.await {
                 Ok(ended) => ended,
-                // The gateway is stopping: each waiter has its own limit.
+                // The gateway is stopping. Each waiter has its own limit.
                 Err(_) => std::future::pending().await,
             }
         }
     }
 
-    /// Called when the approval has ended, by the thread that tells of it.
+    /// Calls `call` when the approval has ended, on the thread that publishes the end.
     pub fn when_ended(&self, id: &str, call: impl FnOnce(EndedApproval) + Send + 'static) {
         self.add_waiting(id, ApprovalWaiter::Call(Box::new(call)));
     }
 
     fn add_waiting(&self, id: &str, one: ApprovalWaiter) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Waiters that gave up are forgotten here.
+        // Waiters that gave up are removed here.
         let all = waiting.entry(id.to_owned()).or_default();
         all.retain(|other| !other.has_given_up());
         all.push(one);
@@ -243,12 +244,12 @@ impl ApprovalFeed {
         self.held.count(id) > 0
     }
 
-    /// This process has changed something: it need not be looked for.
+    /// Makes followers read the record now, because this process changed something.
     pub fn look_now(&self) {
         self.changed.notify_one();
     }
 
-    /// Tells of an approval as it stands, which is on the disk: that it was asked, or has ended.
+    /// Publishes an approval whose present state is on disk: that it was asked, or has ended.
     pub fn tell(&self, dispatcher: &Dispatcher, approval: PendingApproval) {
         let is_end = approval.ended.is_some();
         let approval = Arc::new(approval);
@@ -263,7 +264,7 @@ impl ApprovalFeed {
         let _ = self.followers.send(approval);
     }
 
-    /// Tells of an approval that was asked, and that has ended by now.
+    /// Publishes the request of an approval that has ended in the meantime.
     fn tell_past(&self, dispatcher: &Dispatcher, approval: PendingApproval, ended_at_ms: i64) {
         let approval = Arc::new(approval);
         if self.note(&approval) {
@@ -271,7 +272,7 @@ impl ApprovalFeed {
         }
     }
 
-    /// Takes back a question that could not be written. Its id may be asked about again.
+    /// Withdraws an approval that could not be written. Its id may be used again.
     pub fn take_back(&self, dispatcher: &Dispatcher, id: &str) {
         let Some(approval) = self.pending(id) else {
             self.wake(id, None);
@@ -288,13 +289,13 @@ impl ApprovalFeed {
         self.published().forget(id);
     }
 
-    /// A published approval, by its whole id, if its end was not published. The record decides: of
-    /// an approval nothing but its end ever changes.
+    /// A published approval by its full id, if its end was not published. The record decides; the
+    /// end is the only change of an approval.
     pub fn pending(&self, id: &str) -> Option<Arc<PendingApproval>> {
         self.published().pending.get(id).cloned()
     }
 
-    /// `false` if it was published before.
+    /// Notes a change. `false` if it was published before.
     fn note(&self, approval: &Arc<PendingApproval>) -> bool {
         let mut published = self.published();
         let (change, id) = (ApprovalChange::of(approval), &approval.id);
@@ -334,7 +335,7 @@ impl ApprovalFeed {
 }
 
 /// Ends approvals that are not decided in time, and records background runs that ended, until the
-/// gateway ends.
+/// gateway stops.
 pub async fn expire(dispatcher: Arc<Dispatcher>) {
     loop {
         tokio::time::sleep(EXPIRY).await;
@@ -343,7 +344,7 @@ pub async fn expire(dispatcher: Arc<Dispatcher>) {
             let approvals = expiring.host.approvals();
             approvals.expire_due()?;
             networks::look_after(&expiring);
-            // Ends of background runs, and of runs whose waiter is gone.
+            // Records the ends of background runs, and of runs whose waiter is gone.
             expiring.host.recover(&expiring.supervisor)
         };
         match blocking(tidy).await {
@@ -354,7 +355,7 @@ pub async fn expire(dispatcher: Arc<Dispatcher>) {
     }
 }
 
-/// Reads on in the record until the gateway ends.
+/// Follows the record until the gateway stops.
 pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut next = None;
     let mut look = dispatcher.record.look(LOOK);
@@ -377,8 +378,8 @@ pub async fn follow(dispatcher: Arc<Dispatcher>) {
     }
 }
 
-/// Tells what the records from this one on say. How many there were, and the number of the one after
-/// them; without a number: none, and where to begin.
+/// Publishes the changes in the records from this number on. Returns how many records there were,
+/// and the number of the next one. Without a number, only returns where to begin.
 fn read(dispatcher: &Dispatcher, from: Option<u64>) -> Result<(usize, u64), HostError> {
     let approvals = dispatcher.host.approvals();
     let Some(from) = from else {
@@ -405,7 +406,7 @@ fn read(dispatcher: &Dispatcher, from: Option<u64>) -> Result<(usize, u64), Host
         }
         match approvals.approval(change.id(), Secrets::Masked) {
             Ok(approval) => {
-                // It may have ended since it was asked, and both are published.
+                // The approval may have ended since it was asked. Both changes are published.
                 match (&change, approval.ended.clone()) {
                     (ApprovalChange::Asked { .. }, Some(end)) => {
                         let ended = None;
@@ -426,7 +427,7 @@ fn read(dispatcher: &Dispatcher, from: Option<u64>) -> Result<(usize, u64), Host
     Ok((records.len(), following))
 }
 
-/// The body of an audit record that is about an approval.
+/// The body of an audit record about an approval.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ApprovalRecordBody {

@@ -1,4 +1,4 @@
-//! Events that go to every client.
+//! Events for every client.
 
 use interlock_wire::Event;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What all calls of a gateway share, whichever transport they come by.
+//! The state that all calls of a gateway share, regardless of their transport.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,26 +36,26 @@ pub struct Dispatcher {
     pub limits: GatewayLimits,
     pub nodes: Nodes,
     pub events: Events,
-    /// What other processes store.
+    /// Notifies of the changes that other processes store.
     pub record: RecordChanges,
     pub seen: SeenSessions,
-    /// Places for calls that wait for runs.
+    /// The permits of calls that wait for runs.
     pub waiting: Arc<Semaphore>,
-    /// Makes the tokens of devices, and names this gateway to nodes.
+    /// Derives the tokens of devices, and identifies this gateway to nodes.
     pub device_key: Secret,
     /// Signs wake calls.
     pub wake_key: Vec<u8>,
-    /// The gateway ends.
+    /// Cancelled when the gateway stops.
     pub stop: CancellationToken,
     /// The environment that runs inherit.
     pub environment: BTreeMap<String, String>,
     pub started_at_ms: u64,
-    /// By which this gateway is asked about hosts.
+    /// The connections on which this gateway is asked about hosts.
     pub(crate) network_links: Arc<NetworkLinks>,
     presence: AtomicU64,
 }
 
-/// What a dispatcher is made of.
+/// The parts of a dispatcher.
 #[derive(Debug)]
 pub struct DispatcherParts {
     pub host: LocalHost,
@@ -64,11 +64,11 @@ pub struct DispatcherParts {
     pub wake_key: Vec<u8>,
     pub stop: CancellationToken,
     pub environment: BTreeMap<String, String>,
-    /// Shows an approval to the clients that are connected.
+    /// Shows an approval to connected clients.
     pub show_approval: ShowApproval,
 }
 
-/// A request that names an agent which is not there.
+/// The error for a request that names an unknown agent.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown agent `{0}`")]
 pub struct UnknownAgent(pub String);
@@ -116,7 +116,7 @@ impl Dispatcher {
         self.presence.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The agent of this name, if the config knows it or lets in those that it does not know.
+    /// The agent with this name, if the config knows it or permits unknown agents.
     pub fn agent(config: &ConfigFile, name: &str) -> Result<AgentId, UnknownAgent> {
         let unknown = || UnknownAgent(name.to_owned());
         let agent = AgentId::new(name).map_err(|_| unknown())?;
@@ -127,7 +127,7 @@ impl Dispatcher {
         is_known.then_some(agent).ok_or_else(unknown)
     }
 
-    /// The agent that is meant when none is named.
+    /// The agent of a call that names none.
     pub fn default_agent(&self) -> String {
         let config = self.host.config();
         config.map_or_else(

@@ -1,5 +1,5 @@
-//! Events of sessions, for operators and MCP clients that watch them: as they are stored, by
-//! whichever process.
+//! Events of sessions, for operators and MCP clients that watch them. They are published when they
+//! are stored, no matter by which process.
 //!
 //! A watcher does not replace the session: the session itself still gets every event with its next
 //! call.
@@ -22,21 +22,22 @@ use crate::work::blocking;
 /// How often other processes' events are looked for while there are many.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// Events that are read at once.
+/// How many events are read at once.
 const PAGE: usize = 100;
 
-/// Events that wait for one watcher of a session. Further ones arrive with its next call only.
+/// How many events may wait for one watcher of a session. Further ones only arrive with the
+/// session's next call.
 const WAITING: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct Events {
     changed: Notify,
-    /// Who watches one session, by its key.
+    /// The watcher of each session, by session key.
     listeners: Mutex<HashMap<String, mpsc::Sender<Value>>>,
 }
 
 impl Events {
-    /// This process has put one down: it need not be looked for.
+    /// Makes followers read events now, because this process stored one.
     pub fn look_now(&self) {
         self.changed.notify_waiters();
     }
@@ -49,7 +50,7 @@ impl Events {
         }
     }
 
-    /// An event that was delivered in the answer to a call is not sent again.
+    /// Sends an event to its session's watcher, unless it was delivered in the answer to a call.
     fn tell(&self, event: &SessionEvent) {
         if event.delivered_at_ms.is_none()
             && let Some(listener) = self.listeners().get(&event.session_key)
@@ -85,7 +86,7 @@ impl Drop for SessionListener {
     }
 }
 
-/// Watches a session that no other client watches: the key is the listener's own.
+/// Watches a session that no other client watches: the key belongs to the listener.
 pub fn listen(dispatcher: &Arc<Dispatcher>, session_key: String) -> SessionListener {
     let (sender, events) = mpsc::channel(WAITING);
     let mut listeners = dispatcher.events.listeners();
@@ -97,7 +98,7 @@ pub fn listen(dispatcher: &Arc<Dispatcher>, session_key: String) -> SessionListe
     }
 }
 
-/// An event as clients and wake calls get it.
+/// An event in the form for clients and wake calls.
 pub fn view(event: &SessionEvent) -> Value {
     json!({
         "id": event.id,
@@ -112,7 +113,8 @@ pub fn view(event: &SessionEvent) -> Value {
     })
 }
 
-/// Tells operators of every event, and MCP clients of those of their sessions, until the gateway ends.
+/// Sends every event to operators, and those of their sessions to MCP clients, until the gateway
+/// stops.
 pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut look = dispatcher.record.look(LOOK);
     let last = |from: &Dispatcher| Ok(Some(from.host.store().last_event()?));
@@ -135,8 +137,8 @@ pub async fn follow(dispatcher: Arc<Dispatcher>) {
     }
 }
 
-/// Reads, now and whenever there may be something new, until there is something. `None` when the
-/// gateway ends.
+/// Reads now, and whenever something may be new, until there is a value. `None` if the gateway
+/// stops.
 pub(crate) async fn read_when_there<T: Send + 'static>(
     dispatcher: &Arc<Dispatcher>,
     look: &mut RecordLook,

@@ -1,10 +1,10 @@
-//! What the transports of the gateway stand on: who carries a call out, and who hears of it.
+//! The foundation of the gateway's transports: carries out calls and reports their results.
 //!
-//! Read [`Dispatcher`] (what all calls share), [`tools`] (what agents call, and the pipeline of a run),
-//! [`nodes`] (machines that run commands for this one), [`approvals`] (approvals and their decisions,
-//! as the record has them), [`events`] and [`wake`] (events of sessions), [`sessions`] (their
-//! settings), then [`once`] (calls that are sent again). The clients that hear of all this are in
-//! `interlock_connections`. Nothing in here knows HTTP, WebSockets or MCP.
+//! Read [`Dispatcher`] (the state that all calls share), [`tools`] (the tools of agents, and the
+//! pipeline of a run), [`nodes`] (machines that run commands for this one), [`approvals`]
+//! (approvals and their decisions, as the record has them), [`events`] and [`wake`] (events of
+//! sessions), [`sessions`] (their settings), then [`once`] (repeated calls). The clients that are
+//! notified are in `interlock_connections`. Nothing in this crate knows HTTP, WebSockets or MCP.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! How many clients a gateway takes: as many as the config says, and no more than the system has file
-//! descriptors for.
+//! How many clients a gateway accepts: as many as the config says, but no more than the system has
+//! file descriptors for.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,23 +7,24 @@ use interlock_config::Config;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Connections at once where `gateway.maxConnections` is not set.
+/// The number of connections if `gateway.maxConnections` is not set.
 const CONNECTIONS: u64 = 4096;
 
-/// Descriptors for everything but the connections of the network: the database, runs of this
-/// machine, files, and half of them the Unix socket.
+/// File descriptors that network connections must not use: for the database, runs of this machine
+/// and files. Half of them are for the Unix socket.
 const RESERVED: u64 = 1024;
 
-/// Pairing requests that are kept at least.
+/// How many pairing requests are kept at least.
 const PAIRING_REQUESTS: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Connections of the network at once; further callers wait.
+    /// How many network connections may exist at once. Further callers wait.
     pub connections: usize,
-    /// The same of the Unix socket: nodes that take all other places do not keep the owner out.
+    /// The limit for the Unix socket: nodes that take all other places must not lock out the owner.
     pub local_connections: usize,
-    /// Pairing requests that wait, the newest first. Every client that may connect can have one.
+    /// How many pairing requests may wait, the newest first. Every client that may connect can have
+    /// one.
     pub pairing_requests: usize,
 }
 
@@ -44,14 +45,14 @@ impl GatewayLimits {
         limits
     }
 
-    /// `descriptors`: none is no limit.
+    /// The limits for a number of `descriptors`; `None` means no limit.
     fn within(configured: Option<u64>, descriptors: Option<u64>) -> Self {
         let wanted = configured.unwrap_or(CONNECTIONS);
         let reserved = descriptors.map_or(RESERVED, |all| RESERVED.min(all / 2));
         let room = descriptors.map(|all| all - reserved);
         let connections = room.map_or(wanted, |room| wanted.min(room)).max(1);
         let connections = usize::try_from(connections).unwrap_or(usize::MAX);
-        // More places than a semaphore has would be no limit.
+        // A semaphore cannot have more permits.
         let connections = connections.min(tokio::sync::Semaphore::MAX_PERMITS);
         Self {
             connections,
@@ -61,8 +62,8 @@ impl GatewayLimits {
     }
 }
 
-/// One of the connections that there may be at once. A WebSocket outlives the request that opened
-/// it, and takes the place with it; otherwise the place is free again when the connection ends.
+/// The place of one connection. A WebSocket outlives the request that opened it, and takes over the
+/// place; otherwise the place is free again when the connection ends.
 #[derive(Debug, Clone)]
 pub struct ConnectionPlace(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
@@ -71,7 +72,7 @@ impl ConnectionPlace {
         Self(Arc::new(Mutex::new(Some(permit))))
     }
 
-    /// The place is held until this is dropped. None where it was taken already.
+    /// Takes over the place until the permit is dropped. `None` if it was already taken over.
     pub fn take(&self) -> Option<OwnedSemaphorePermit> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

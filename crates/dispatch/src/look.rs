@@ -1,7 +1,8 @@
-//! How the gateway learns of what other processes store: the command line, a companion, a node host.
+//! Notifies the gateway of changes that other processes store: the command line, a companion, a
+//! node host.
 //!
-//! One thread watches the store, and each reader of the record has a [`RecordLook`]. A reader is woken by
-//! the first change at once; those that follow it closely are one look together.
+//! One thread watches the store, and each reader of the record has a [`RecordLook`]. The first
+//! change wakes a reader at once; changes that follow closely are combined.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +13,26 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::dispatcher::Dispatcher;
 
-/// The record is read so often in any case: a deferred change wakes no reader.
+/// The longest interval between two reads of the record: a deferred change wakes no reader.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// How often readers look where the kernel has no watch left for this user.
+/// How often readers read if the kernel has no file watch left for this user.
 const UNWATCHED: Duration = Duration::from_millis(100);
 
-/// How often the thread that watches looks whether the gateway has ended.
+/// How often the watching thread checks whether the gateway has stopped.
 const STOP_LOOK: Duration = Duration::from_secs(10);
 
-/// What that thread needs and some more.
+/// Somewhat more stack than that thread needs.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Where readers of the record hear that something may be new.
+/// Notifies readers of the record that something may be new.
 #[derive(Debug, Default)]
 pub struct RecordChanges {
     changes: watch::Sender<()>,
 }
 
 impl RecordChanges {
-    /// A reader that looks at most once in this time.
+    /// A reader that reads at most once in this time.
     pub fn look(&self, every: Duration) -> RecordLook {
         RecordLook {
             changes: self.changes.subscribe(),
@@ -50,19 +51,20 @@ pub struct RecordLook {
 }
 
 impl RecordLook {
-    /// Returns when there may be something new in the record.
+    /// Returns when the record may contain something new.
     pub async fn again(&mut self) {
         if let Some(last) = self.last {
             sleep_until(last + self.every).await;
         }
-        // Before the record is read: what comes in between is seen the next time.
+        // The wait ends before the record is read, so that changes during the read are seen the
+        // next time.
         let _ = timeout(AT_LEAST, self.changes.changed()).await;
         self.last = Some(Instant::now());
     }
 }
 
-/// Wakes the readers until the gateway ends, from a thread of its own, which waits for the watch. Without
-/// that thread they look every second.
+/// Wakes the readers until the gateway stops, from a separate thread that waits for the watch.
+/// Without that thread, readers read every second.
 pub fn follow(dispatcher: &Arc<Dispatcher>) {
     let watch = dispatcher.host.store().watch();
     let dispatcher = Arc::downgrade(dispatcher);
@@ -88,7 +90,7 @@ pub fn follow(dispatcher: &Arc<Dispatcher>) {
     }
 }
 
-/// Whether there may be something new.
+/// Returns whether something may be new.
 fn wait(watch: Option<&StoreWatch>) -> bool {
     let Some(watch) = watch else {
         std::thread::sleep(UNWATCHED);

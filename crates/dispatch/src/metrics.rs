@@ -34,7 +34,7 @@ pub struct Metrics {
     pub clients: Gauge<i64, AtomicI64>,
 }
 
-/// A connection, for as long as this is held.
+/// Counts a connection for as long as this value lives.
 #[derive(Debug)]
 pub struct Counted(Gauge<i64, AtomicI64>);
 
@@ -75,7 +75,7 @@ impl Metrics {
             self.clients.clone(),
         );
         let mut out = String::new();
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = text::encode(&mut out, &registry);
         out
     }

@@ -1,4 +1,5 @@
-//! The gateway answers which hosts sandboxed runs reach: it has the store, and approvers see what it asks.
+//! Answers which hosts sandboxed runs may reach: the gateway has the store, and its approvers can
+//! be asked.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ impl NetworkAsker for Dispatcher {
     }
 }
 
-/// Looks for supervisors that this gateway does not answer yet, and takes back what no run waits for.
+/// Connects with supervisors that this gateway does not answer yet, and withdraws approvals that no
+/// run waits for.
 pub(crate) fn look_after(dispatcher: &Arc<Dispatcher>) {
     dispatcher.network_links.link(dispatcher);
     let supervisor = &dispatcher.supervisor;

@@ -1,8 +1,8 @@
-//! Calls that are sent again: with the same key, the same answer, and the work done once.
+//! Repeated calls: the same key gets the same answer, and the work is done once.
 //!
-//! Answers are kept for a while, in a bounded number of bytes. Then their long texts go, and a
-//! caller that comes again learns what became of its call, without the output. What is kept is the
-//! text of an answer: as values in memory, the same answers took some six times as much.
+//! Answers are kept for a while, in a bounded number of bytes. Then their long texts are dropped,
+//! and a caller that repeats its call learns the result without the output. Answers are kept as
+//! JSON text, because parsed values take about six times as much memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,22 +14,22 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// How long a call is remembered, so that it is not made again.
+/// How long a call is remembered, so that it is not carried out again.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// How long its whole answer is kept: a caller that lost its connection comes back soon.
+/// How long the whole answer is kept. A caller that lost its connection returns soon.
 const WHOLE: Duration = Duration::from_secs(45);
 
-/// Bytes of all whole answers. The oldest are shortened first.
+/// The limit of bytes of all whole answers. The oldest are shortened first.
 const MAX_WHOLE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Calls that are remembered at most; the oldest are forgotten first.
+/// How many calls are remembered. The oldest are forgotten first.
 const MAX_CALLS: usize = 4096;
 
-/// A text of a shortened answer, in bytes.
+/// The longest text in a shortened answer, in bytes.
 const MAX_SHORT_TEXT: usize = 256;
 
-/// Elements of a list in a shortened answer.
+/// The longest list in a shortened answer.
 const MAX_SHORT_LIST: usize = 16;
 
 /// A whole shortened answer, in bytes. One that has more fields than that is shortened further.
@@ -38,27 +38,27 @@ const MAX_SHORT_BYTES: usize = 2 * 1024;
 pub type OnceAnswer = (StatusCode, Value);
 type OnceWork = Shared<BoxFuture<'static, Arc<OnceAnswer>>>;
 
-/// Which calls are one and the same.
+/// Identifies equal calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnceKey {
-    /// The caller, and its own key.
+    /// The caller, and the key that it chose.
     name: String,
     /// The digest of the call's name and parameters.
     digest: [u8; 32],
 }
 
 impl OnceKey {
-    /// `name` tells callers apart who must not get each other's answers.
+    /// Makes a key. `name` must distinguish callers that must not get each other's answers.
     pub fn new(name: String, what: &str, mut params: Value) -> Self {
-        // The order in which they were written makes no difference.
+        // The order of the parameters makes no difference.
         params.sort_all_objects();
         let digest = Sha256::digest(format!("{what}\n{params}")).into();
         Self { name, digest }
     }
 }
 
-/// The key came with another call before. That call's answer is not this one's, and which of the two
-/// the caller means is not known.
+/// The key came with another call before. That call's answer does not belong to this call, and it
+/// is unknown which of the two the caller means.
 #[derive(Debug, thiserror::Error)]
 #[error("the idempotencyKey was used for another call; a new call needs a new key")]
 pub struct KeyReused;
@@ -76,7 +76,7 @@ struct OnceCalls(Mutex<OnceRecords>);
 #[derive(Debug, Default)]
 struct OnceRecords {
     by_name: HashMap<String, OnceRecord>,
-    /// The start of every record, which may have been forgotten since.
+    /// The start of every record. The record may have been forgotten since.
     oldest_first: VecDeque<(Instant, u64, String)>,
     /// The end of every whole answer.
     whole: VecDeque<(Instant, u64, String)>,
@@ -146,7 +146,7 @@ impl OnceCalls {
 }
 
 impl OnceRecords {
-    /// Forgets this very record; another one of the same name stays.
+    /// Forgets exactly this record; a newer one with the same name stays.
     fn forget(&mut self, name: &str, number: u64) {
         if self
             .by_name
@@ -161,7 +161,7 @@ impl OnceRecords {
         }
     }
 
-    /// Forgets and shortens what is old, or too much.
+    /// Forgets and shortens old or surplus records.
     fn tidy(&mut self, now: Instant) {
         let is_old = |since: &Instant, limit| now.saturating_duration_since(*since) > limit;
         while let Some((since, ..)) = self.oldest_first.front()
@@ -205,10 +205,10 @@ impl OnceRecords {
 }
 
 impl Once {
-    /// Does the work, or gives the answer of the first caller with this key. The work belongs to no
-    /// connection: when the first caller's is lost, it goes on, and a caller that asks again gets
-    /// its answer. `had_effect` says of an answer whether it stands for an effect, or a possible
-    /// one: other answers are not kept, and a caller that asks again is a new caller.
+    /// Does the work, or returns the answer of the first caller with this key. The work belongs to
+    /// no connection: it continues if the first caller's connection is lost, and a caller that
+    /// repeats the call gets its answer. `had_effect` says whether an answer stands for an effect,
+    /// or a possible one. Other answers are not kept, and a repeated call is then a new one.
     pub async fn run(
         &self,
         key: Option<OnceKey>,
@@ -226,7 +226,7 @@ impl Once {
         })
     }
 
-    /// Forgets and shortens what is old: called again and again while the gateway runs.
+    /// Forgets and shortens old records. Must be called repeatedly while the gateway runs.
     pub fn tidy(&self) {
         self.0.lock().tidy(Instant::now());
     }
@@ -300,7 +300,7 @@ fn shortened(value: &Value, most_text: usize, most_items: usize) -> Value {
     }
 }
 
-/// The work itself broke off: what came of it is not known, so it is not done again.
+/// The answer of work that broke off. Its effect is unknown, so it is not done again.
 fn broken() -> OnceAnswer {
     failed("the call broke off; whether it had an effect is not known")
 }

@@ -1,4 +1,4 @@
-//! Pages of sessions, of this machine and of the nodes, as one list: the newest first.
+//! Pages of sessions, of this machine and of the nodes, as a single list with the newest first.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::dispatcher::Dispatcher;
 use crate::nodes::sessions::{self, SessionHandler};
 use crate::work::{CallError, blocking};
 
-/// Sessions that are asked for at once where all are wanted.
+/// How many sessions are requested at once if all are needed.
 const STRIDE: usize = 500;
 
-/// Looks at all sessions once, so that the first list does not wait for that.
+/// Indexes all sessions once, so that the first list does not wait for that.
 pub async fn prepare(dispatcher: Arc<Dispatcher>) {
     let _ = blocking(move || dispatcher.supervisor.session_index()).await;
 }
 
-/// One page, for this caller.
+/// One page for this caller.
 pub async fn page(
     dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
@@ -44,8 +44,8 @@ pub async fn page(
     Ok(Ok(SessionPage::merged([here, elsewhere], request.limit)))
 }
 
-/// All sessions that pass, page by page: the first ones behind the place where the request begins,
-/// and how many pass in all.
+/// All sessions that pass the filter, page by page: the first ones after the request's position,
+/// and the total number.
 pub async fn filtered(
     dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
@@ -64,7 +64,7 @@ pub async fn filtered(
         for session in page.sessions.into_iter().filter(&passes) {
             total += 1;
             let is_behind = begin.as_ref().is_none_or(|begin| begin.is_before(&session));
-            // One more than the limit says that there is a next page.
+            // One session more than the limit shows that there is a next page.
             if is_behind && found.sessions.len() <= limit {
                 found.sessions.push(session);
             }

@@ -1,4 +1,4 @@
-//! Sessions: what they are set to, who may set it, and which of them were used.
+//! Sessions: their settings, who may change them, and which sessions were used.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use interlock_host::{CallSender, Elevation, ElevationRefusal, SessionValues, may
 use interlock_policy::{AgentId, Ask, Security};
 use interlock_wire::results::SessionOverrides;
 
-/// Sessions that are remembered to have been used, besides what the store knows.
+/// How many used sessions are remembered, besides those in the store.
 const MAX_SEEN: usize = 4_096;
 
-/// What is to become of one value.
+/// A change of one value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SessionEdit<T> {
     #[default]
@@ -30,7 +30,7 @@ impl<T> SessionEdit<T> {
     }
 }
 
-/// What is to become of a session's values.
+/// Changes of a session's values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Edits {
     pub label: SessionEdit<String>,
@@ -51,7 +51,7 @@ impl Edits {
         self.elevated.apply(&mut values.elevated);
     }
 
-    /// Whether a session would leave its sandbox by it.
+    /// Whether the change would let a session leave its sandbox.
     fn elevates(&self) -> bool {
         matches!(
             self.elevated,
@@ -69,8 +69,9 @@ pub enum SettingNotAuthorized {
     Elevation(#[from] ElevationRefusal),
 }
 
-/// Whether these edits are allowed: to the operator who calls, if no sender is named, else to that
-/// sender of a channel, as `CHANNEL:SENDER`. Every level of the config can only restrict.
+/// Checks whether these changes are permitted: to the calling operator if no sender is named,
+/// otherwise to that sender of a channel, as `CHANNEL:SENDER`. Every level of the config can only
+/// restrict.
 pub fn authorize(
     config: &Config,
     agent: &AgentId,
@@ -90,13 +91,14 @@ pub fn authorize(
     Ok(may_set_level(config, agent, sender.as_ref())?)
 }
 
-/// Lists name senders with or without their channel; `*` is every sender.
+/// Whether a list names a sender. Lists name senders with or without their channel; `*` means every
+/// sender.
 fn is_among<'a>(sender: &str, mut list: impl Iterator<Item = &'a str>) -> bool {
     let name = sender.split_once(':').map_or(sender, |(_, name)| name);
     list.any(|one| one == "*" || one == sender || one == name)
 }
 
-/// The values as clients know them.
+/// The values in the form for clients.
 pub fn view(values: &SessionValues) -> SessionOverrides {
     SessionOverrides {
         label: values.label.clone(),
@@ -108,7 +110,7 @@ pub fn view(values: &SessionValues) -> SessionOverrides {
     }
 }
 
-/// The values as a person reads them.
+/// The values in the form for people.
 pub fn text(values: &SessionValues) -> String {
     let or = |word: Option<&str>| word.unwrap_or("default").to_owned();
     format!(
@@ -137,7 +139,7 @@ impl SeenSessions {
         seen.insert(session_key.to_owned(), (agent.to_owned(), now_ms));
     }
 
-    /// Key, agent, time.
+    /// Key, agent and time of each session.
     pub fn all(&self) -> Vec<(String, String, u64)> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = seen.iter();

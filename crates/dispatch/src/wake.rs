@@ -1,7 +1,7 @@
-//! Wakes sessions: a call of `gateway.wake` for every event that should.
+//! Wakes sessions by a call of `gateway.wake` for every event that should wake one.
 //!
-//! How far it has come is durable, so a restart forgets none; an event may then be sent twice, and
-//! carries its id for receivers that mind. A failed wake is in the audit.
+//! The progress is durable, so a restart forgets no event. An event may then be sent twice, and
+//! carries its id for receivers to which that matters. A failed wake is in the audit.
 
 mod command;
 mod post;
@@ -22,13 +22,13 @@ use crate::work::blocking;
 /// The name of this reader of events in the store.
 const READER: &str = "wake";
 
-/// Events that are sent at once; those behind them wait.
+/// How many events are sent at once. Further ones wait.
 const AT_ONCE: usize = 16;
 
-/// Before each further try. A first try and these make up all of them.
+/// The pauses before each retry. There is one attempt more than pauses.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
-/// Wakes until the gateway ends.
+/// Wakes sessions until the gateway stops.
 pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut look = dispatcher.record.look(events::LOOK);
     let begin = |from: &Dispatcher| Ok(Some(from.host.store().events_reader(READER)?));
@@ -45,14 +45,14 @@ pub async fn follow(dispatcher: Arc<Dispatcher>) {
     }
 }
 
-/// What the config says of waking.
+/// The wake settings of the config.
 struct Wake {
     settings: GatewayWake,
-    /// Whether its command may be obeyed.
+    /// Whether its command may be started.
     command: Result<(), ConfigInWorkspace>,
 }
 
-/// The events behind this one and how they wake; `None` where there are no events.
+/// The events after this one, and how they wake; `None` if there are no events.
 fn read(
     dispatcher: &Dispatcher,
     after: i64,
@@ -62,7 +62,7 @@ fn read(
         return Ok(None);
     }
     let config = dispatcher.host.config()?;
-    // Looked at each time: config, workspaces and links change while the gateway runs.
+    // Checked each time: config, workspaces and links change while the gateway runs.
     let command = dispatcher.host.check_wake_command(config.config());
     let wake = Wake {
         settings: config.config().gateway.wake.clone(),
@@ -73,7 +73,7 @@ fn read(
 
 async fn tell_all(dispatcher: &Arc<Dispatcher>, wake: &Wake, events: Vec<SessionEvent>) {
     let last = events.last().map_or(0, |event| event.id);
-    // An event that was delivered in the answer to its own call wakes no session any more.
+    // An event that was delivered in the answer to a call wakes no session.
     let wakes = |event: &&SessionEvent| event.wakes && event.delivered_at_ms.is_none();
     let calls = events
         .iter()
@@ -87,7 +87,7 @@ async fn tell_all(dispatcher: &Arc<Dispatcher>, wake: &Wake, events: Vec<Session
     }
 }
 
-/// Tries until it succeeds or is given up.
+/// Tries until it succeeds or gives up.
 async fn tell(dispatcher: &Arc<Dispatcher>, wake: &Wake, event: &SessionEvent) {
     let body = json!({ "type": "session.event", "event": events::view(event) }).to_string();
     let settings = &wake.settings;
@@ -121,7 +121,7 @@ async fn attempts<F: Future<Output = Result<(), String>>>(
     sent
 }
 
-/// Records a failed wake. Without the URL: it may hold a secret.
+/// Records a failed wake without the URL, which may contain a secret.
 async fn gave_up(
     dispatcher: &Arc<Dispatcher>,
     surface: &'static str,

@@ -1,4 +1,4 @@
-//! Work that waits for processes or the disk, off the threads that serve connections.
+//! Runs work that waits for processes or the disk outside of the threads that serve connections.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl From<RulesError> for CallError {
     }
 }
 
-/// Calls that wait for runs at once: each holds a thread. The runtime has more threads, so that
-/// runs do not keep decisions and reads waiting. Further calls wait for a place.
+/// How many calls may wait for runs at once: each holds a thread. The runtime has more threads, so
+/// that runs do not delay decisions and reads. Further calls wait for a permit.
 pub const MAX_WAITING: usize = 512;
 
 /// Does work that lasts as long as a run may.
@@ -48,12 +48,12 @@ pub async fn waiting<T: Send + 'static>(
     .await
 }
 
-/// The right to wait for a run on the calling thread; none while as many do as may.
+/// The permit to wait for a run on the calling thread; `None` while all permits are taken.
 pub fn waiting_place(dispatcher: &Dispatcher) -> Option<OwnedSemaphorePermit> {
     Arc::clone(&dispatcher.waiting).try_acquire_owned().ok()
 }
 
-/// Does work that waits for a process or the disk for a moment.
+/// Does work that waits briefly for a process or the disk.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CallError> {

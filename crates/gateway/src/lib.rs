@@ -1,8 +1,8 @@
-//! The server of a state directory: transports, and who may use them.
+//! The server of a state directory: its transports, and who may use them.
 //!
-//! Read `serve` (transports and their life), then the transports: `http` (with `http::pages` for browsers) and
-//! `ws`; MCP is in `interlock_mcp`. What the methods do is in `interlock_methods`, who calls is settled by
-//! `interlock_access`, and what a call does is in `interlock_dispatch`.
+//! Read `serve` (the transports and their life), then the transports: `http` (with `http::pages`
+//! for browsers) and `ws`. MCP is in `interlock_mcp`. `interlock_access` identifies callers,
+//! `interlock_methods` implements the methods, and `interlock_dispatch` carries out calls.
 
 #![forbid(unsafe_code)]
 

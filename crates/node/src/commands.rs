@@ -1,4 +1,4 @@
-//! What a gateway may ask for. Each file is one command.
+//! The commands of a gateway. Each file holds one command.
 
 mod approvals;
 mod call;

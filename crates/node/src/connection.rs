@@ -30,17 +30,17 @@ use tokio_util::sync::CancellationToken;
 use crate::target::{GatewayTarget, TargetError};
 use crate::uplink::Uplink;
 
-/// How long it may take until a connection stands.
+/// How long it may take to open a connection.
 const DIAL_TIME: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIME: Duration = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
 /// How long the other side may take to receive a message.
 const SEND_TIME: Duration = Duration::from_secs(30);
-/// A gateway may not make a node look more often than this, nor hardly ever.
+/// The bounds of a gateway's tick interval: a node must not check more often, nor hardly ever.
 const SHORTEST_TICK: Duration = Duration::from_millis(50);
 const LONGEST_TICK: Duration = Duration::from_mins(10);
-/// How much is shown of an answer that is no welcome.
+/// How much of a failed HTTP answer is shown.
 const SHOWN_BYTES: usize = 300;
-/// What a client says that has heard nothing for too long.
+/// The close frame of a client that received nothing for too long.
 const TICK_TIMEOUT: (u16, &str) = (4000, "tick timeout");
 
 /// A connection to a gateway, encrypted or not.
@@ -62,7 +62,7 @@ impl ConnectError {
     }
 }
 
-/// A gateway that has welcomed this node.
+/// A connection to a gateway that has welcomed this node.
 pub(crate) struct GatewayConnection {
     socket: WebSocketStream<Box<dyn GatewayStream>>,
     pub(crate) hello: GatewayHello,
@@ -76,7 +76,7 @@ impl std::fmt::Debug for GatewayConnection {
     }
 }
 
-/// What is used of a welcome. Gateways of all versions say it, and more.
+/// The used part of a welcome. Gateways of all versions send it, and more.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GatewayHello {
@@ -95,7 +95,7 @@ pub(crate) struct HelloServer {
 }
 
 impl GatewayHello {
-    /// Whether the gateway knows what only our own say to each other.
+    /// Whether the gateway knows the Interlock extension of the protocol.
     pub(crate) fn is_interlock(&self) -> bool {
         self.server.product.as_deref() == Some(INTERLOCK)
     }
@@ -123,7 +123,7 @@ impl Default for HelloPolicy {
 }
 
 impl HelloPolicy {
-    /// How long a gateway may say nothing: two ticks.
+    /// How long a gateway may be silent: two ticks.
     fn patience(&self) -> Duration {
         let tick = Duration::from_millis(self.tick_interval_ms);
         tick.clamp(SHORTEST_TICK, LONGEST_TICK) * 2
@@ -134,14 +134,14 @@ impl HelloPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConnectionEnd {
     Stopped,
-    /// Another connection of this device does the work now; to come back would only take it away
+    /// Another connection of this device has taken over. Reconnecting would only take over from it
     /// again.
     TakenOver,
     Lost(String),
 }
 
 impl GatewayConnection {
-    /// Connects and introduces itself. `connect` is signed here, over the nonce of the challenge.
+    /// Connects and introduces this node. Signs `connect` with the nonce of the challenge.
     pub(crate) async fn open(
         target: &GatewayTarget,
         mut connect: Connect,
@@ -154,7 +154,8 @@ impl GatewayConnection {
         let until = Instant::now() + HANDSHAKE_TIME;
         let challenge = timeout_at(until, challenge(&mut socket)).await;
         let challenge = challenge.map_err(|_| ConnectError::unreachable("no challenge"))??;
-        // Signed with the gateway's own time, so that a wrong clock of the node does not matter.
+        // The signature uses the gateway's own time, so that a wrong clock of the node does not
+        // matter.
         identity.prove(&mut connect, &challenge.nonce, challenge.ts);
         let id = uuid::Uuid::new_v4().to_string();
         let request = Request::new(&id, &connect).map_err(ConnectError::unreachable)?;
@@ -177,8 +178,8 @@ impl GatewayConnection {
         Ok(Self { socket, hello })
     }
 
-    /// Serves until it ends: hands events for this node on, writes answers, and notices when the
-    /// gateway is silent for two ticks.
+    /// Serves until the connection ends: forwards events for this node, writes answers, and detects
+    /// a gateway that is silent for two ticks.
     pub(crate) async fn serve(
         mut self,
         uplink: &Uplink,
@@ -195,7 +196,7 @@ impl GatewayConnection {
                     heard = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => read(&text, &mut waiting, &hear),
-                        // Pings are answered by the socket itself.
+                        // The socket itself answers pings.
                         Some(Ok(Message::Close(Some(frame))))
                             if u16::from(frame.code) == Close::TAKEN_OVER =>
                         {
@@ -208,7 +209,7 @@ impl GatewayConnection {
                     }
                 }
                 Some(call) = calls.recv() => {
-                    // Calls that were given up need no answer any more.
+                    // Calls that were given up no longer need an answer.
                     waiting.retain(|_, answer| !answer.is_closed());
                     let text = call.request.to_text();
                     waiting.insert(call.request.id, call.answer);
@@ -250,7 +251,7 @@ fn closed(frame: Option<CloseFrame>) -> String {
     }
 }
 
-/// What is not understood is passed over: gateways say more than a node needs.
+/// Handles a message. Unknown messages are ignored, because gateways send more than a node needs.
 fn read(
     text: &str,
     waiting: &mut HashMap<String, oneshot::Sender<Response>>,
@@ -273,7 +274,7 @@ fn read(
     }
 }
 
-/// The first address of the gateway that answers, of those where this may go.
+/// Connects to the first address of the gateway that answers, among those that are permitted.
 async fn reach(target: &GatewayTarget) -> io::Result<TcpStream> {
     let away = |error: TargetError| io::Error::other(format!("{error}; {}", error.remedy()));
     let mut failed = io::Error::from(io::ErrorKind::NotFound);
@@ -295,8 +296,8 @@ async fn reach(target: &GatewayTarget) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// Connects to a gateway: to the pinned certificate, or in plain text where that may go. Nothing is
-/// sent elsewhere.
+/// Connects to a gateway: with the pinned certificate, or in plain text where that is permitted.
+/// Nothing is sent anywhere else.
 pub async fn open_stream(target: &GatewayTarget) -> io::Result<Box<dyn GatewayStream>> {
     let stream = reach(target).await?;
     stream.set_nodelay(true)?;
@@ -384,24 +385,24 @@ async fn frame(
     }
 }
 
-/// Whether the gateway says that the token of the device would do in place of what was shown.
+/// Whether the gateway would accept the device's token in place of the presented secret.
 pub(crate) fn wants_device_token(error: &WireError) -> bool {
     let told = error.detail("canRetryWithDeviceToken");
     told.is_some_and(|told| told == true)
 }
 
-/// What a refusal means for a node.
+/// The meaning of a refusal for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GatewayRefusal {
-    /// The operator of the gateway has to let this device in.
+    /// The operator of the gateway has to approve this device.
     Pairing { request_id: Option<String> },
-    /// It will be the same next time.
+    /// The next attempt would be refused in the same way.
     Final,
-    /// Another time, perhaps.
+    /// A later attempt may succeed.
     Later(Option<Duration>),
 }
 
-/// Refusals of the handshake that pass by themselves, though they are said like final ones.
+/// Handshake refusals that are temporary, although they have the code of final ones.
 const PASSING: &[&str] = &["AUTH_RATE_LIMITED", "DEVICE_AUTH_NONCE_MISMATCH"];
 
 impl GatewayRefusal {

@@ -1,4 +1,4 @@
-//! How a node introduces itself: what it is, what it offers, and by what it shows that it may come.
+//! How a node introduces itself: its identity, its commands, and the proof that it may connect.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use interlock_wire::{Connect, OLDEST_NODE_PROTOCOL, PROTOCOL, Secret};
 use crate::node::NodeError;
 use crate::state::{DeviceTokens, NodeFile, ROLE};
 
-/// What is offered to a gateway.
+/// The commands that a gateway is offered.
 const COMMANDS: &[&str] = &[
     SYSTEM_RUN_PREPARE,
     SYSTEM_RUN,
@@ -24,21 +24,22 @@ const COMMANDS: &[&str] = &[
     SYSTEM_EXEC_APPROVALS_SET,
 ];
 
-/// Where the environment may hold the gateway's token or password. Runs do not get these.
+/// The environment variables that may hold the gateway's token or password. Runs do not get them.
 pub const TOKEN_VARIABLES: [&str; 2] = ["INTERLOCK_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_TOKEN"];
 pub const PASSWORD_VARIABLES: [&str; 2] =
     ["INTERLOCK_GATEWAY_PASSWORD", "OPENCLAW_GATEWAY_PASSWORD"];
 
-/// What a node says of itself each time.
+/// The introduction of a node at every connection.
 #[derive(Debug)]
 pub(crate) struct Introduction {
     connect: Connect,
-    /// Where it is known, the device's own token is not used, unless the gateway wants that.
+    /// If the shared secret is known, the device's own token is only used if the gateway asks for
+    /// it.
     shared: SharedCredentials,
     pub(crate) tokens: DeviceTokens,
 }
 
-/// By what a node shows that it may come.
+/// Which proof a node presents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     Shared,
@@ -80,7 +81,7 @@ impl Introduction {
     }
 }
 
-/// The credentials that all clients of the gateway share. The gateway asks for one of the two.
+/// The credentials that all clients of the gateway share. The gateway asks for one of them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SharedCredentials {
     token: Option<Secret>,
@@ -100,7 +101,7 @@ impl SharedCredentials {
     }
 }
 
-/// The secret of the environment, else of the file that the config names.
+/// The secret of the environment, or else of the file that the config names.
 fn secret(
     environment: &BTreeMap<String, String>,
     names: [&str; 2],
@@ -125,7 +126,7 @@ fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
         client: ClientParams {
             id: "node-host".to_owned(),
             version: version.to_owned(),
-            // Both are pinned when a device is paired: they never change.
+            // Both values are pinned when a device is paired, so they must never change.
             platform: "linux".to_owned(),
             device_family: Some("Linux".to_owned()),
             mode: "node".to_owned(),
@@ -135,7 +136,7 @@ fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
         },
         role: Some(ROLE.to_owned()),
         scopes: Some(Vec::new()),
-        // The second one shows an Interlock gateway that this is an Interlock node.
+        // The second capability tells an Interlock gateway that this is an Interlock node.
         caps: Some(vec!["system".to_owned(), INTERLOCK.to_owned()]),
         commands: Some(COMMANDS.iter().map(|&command| command.to_owned()).collect()),
         path_env: Some(path),

@@ -1,13 +1,13 @@
 //! A node host: runs commands for a gateway on another machine, under this machine's own policy.
 //!
-//! Read in this order: [`GatewayTarget`] (whom it talks to, and when plain text is good enough),
-//! `state` (who this node is, and what it keeps), `introduction` (what it says of itself), `node`
-//! (the life of the process: connect, serve, come back), `connection` (one connection, from the
-//! challenge to its end), `uplink` (answers that outlive a connection), `permits` (what is worked on
-//! at a time), `serve` and `commands` (what a gateway may ask for).
+//! Read in this order: [`GatewayTarget`] (the gateway, and when plain text is permitted), `state`
+//! (the identity of this node and its stored state), `introduction` (how the node introduces
+//! itself), `node` (the life of the process: connect, serve, reconnect), `connection` (one
+//! connection, from the challenge to its end), `uplink` (answers that outlive a connection),
+//! `permits` (limits concurrent work), `serve` and `commands` (the commands of a gateway).
 //!
-//! Nothing is decided here: whether something runs is judged by `host`, by the document of this
-//! machine, whatever the gateway says.
+//! Nothing is decided here: `host` judges every run by the document of this machine, regardless of
+//! the gateway's claims.
 
 #![forbid(unsafe_code)]
 

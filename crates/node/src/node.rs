@@ -1,4 +1,4 @@
-//! The life of a node: connect, serve, come back.
+//! The life of a node: connect, serve, reconnect.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,32 +27,32 @@ use crate::state::{self, DeviceTokens, NodeFile, NodeInfo, NodeLock, NodeStandin
 use crate::target::GatewayTarget;
 use crate::uplink::Uplink;
 
-/// Ids of requests are much shorter.
+/// Ids of requests are much shorter than this.
 const MAX_SHOWN_ID: usize = 64;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The longest pause while an operator is about to approve the pairing.
 const LONGEST_PAIRING_PAUSE: Duration = Duration::from_secs(5);
-/// How often it is looked for runs that have ended.
+/// How often the node looks for ended runs.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often what is over for long is forgotten.
+/// How often old records are deleted.
 const FORGET_EVERY: Duration = Duration::from_hours(1);
 
-/// What a node is started with.
+/// The options of a node's start.
 #[derive(Debug)]
 pub struct NodeOptions {
     pub host: OpenOptions,
-    /// Reaches the supervisor, and starts it when it is needed.
+    /// Reaches the supervisor, and starts it if needed.
     pub supervisor: SupervisorClient,
     pub target: GatewayTarget,
-    /// Instead of the name of the machine.
+    /// Replaces the name of the machine.
     pub display_name: Option<String>,
-    /// Instead of the one that was chosen at the first start.
+    /// Replaces the id that was chosen at the first start.
     pub node_id: Option<String>,
     /// The environment that runs inherit.
     pub environment: BTreeMap<String, String>,
-    /// What the gateway gave this device anew, in place of what is kept.
+    /// A new token from the gateway, which replaces the stored one.
     pub device_token: Option<Secret>,
     pub version: &'static str,
 }
@@ -126,14 +126,14 @@ impl NodeError {
         Some(words.to_owned())
     }
 
-    /// Trying again would not help: services should not.
+    /// Whether another start would fail in the same way, so that services should not retry.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::TakenOver)
     }
 }
 
-/// Serves a gateway until `stop`, and comes back whenever the connection is lost. An error is one
-/// that would be the same next time.
+/// Serves a gateway until `stop`, and reconnects whenever the connection is lost. Returns only
+/// errors that another attempt would repeat.
 pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), NodeError> {
     let NodeOptions {
         host,
@@ -155,7 +155,7 @@ pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), No
     }
     let file = NodeFile::of(&state_dir, &target, display_name, node_id);
     file.write(&state_dir)?;
-    // What an earlier process left unfinished is known by its sessions, or not at all.
+    // Runs that an earlier process left unfinished are known by their sessions, or not at all.
     host.recover(&supervisor)?;
     supervisor.prepare();
     let introduction = Introduction::new(
@@ -209,14 +209,14 @@ pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), No
     telling.abort();
     resting.abort();
     learning.abort();
-    // What is stuck would keep this, too.
+    // Whatever is stuck could block the flush too.
     if !matches!(served, Err(NodeError::Stuck)) {
         service.host.store().flush();
     }
     served
 }
 
-/// Returns when the database is no longer where it was opened, at two looks in a row: a node without its
+/// Returns when the database was missing from its place at two checks in a row: a node without its
 /// state can judge and record nothing.
 async fn state_removed(service: &Arc<NodeService>) -> HostError {
     let mut missing = 0;
@@ -232,16 +232,16 @@ async fn state_removed(service: &Arc<NodeService>) -> HostError {
     }
 }
 
-/// How often a node looks whether its state is there.
+/// How often a node checks that its state exists.
 const STATE_LOOK: Duration = Duration::from_secs(1);
 
-/// Which programs count as those of skills is the gateway's business; whether that allows them is
-/// said by the document of this machine.
+/// Asks the gateway which programs belong to skills. Whether they are allowed is decided by the
+/// document of this machine.
 async fn learn_skills(service: Arc<NodeService>, uplink: Arc<Uplink>) {
     loop {
         let reader = Arc::clone(&service);
         let asked = tokio::task::spawn_blocking(move || {
-            // Where gateways may not loosen anything, they do not name programs either.
+            // A gateway that may not loosen the policy may not name programs either.
             let may_loosen = reader.remote_document()? == RemoteDocument::Write;
             Ok::<_, HostError>(may_loosen && reader.host.allows_skills()?)
         });
@@ -255,7 +255,7 @@ async fn learn_skills(service: Arc<NodeService>, uplink: Arc<Uplink>) {
     }
 }
 
-/// Gives memory back while nothing goes on, until the node ends.
+/// Releases memory while the node is idle, until the node ends.
 async fn rest(service: Arc<NodeService>) {
     let mut rest = memory::RestWatch::default();
     let mut looks = 0_u32;
@@ -270,10 +270,10 @@ async fn rest(service: Arc<NodeService>) {
     }
 }
 
-/// Sessions whose time is over are looked for at every so many looks.
+/// Expired sessions are removed at every so many checks.
 const SESSIONS_EVERY: u32 = 12;
 
-/// All that stays the same from one connection to the next.
+/// The state that stays the same across connections.
 struct NodeHost {
     target: GatewayTarget,
     identity: DeviceIdentity,
@@ -405,7 +405,7 @@ impl NodeHost {
         }
     }
 
-    /// With the token of the device a node comes back without that of the gateway.
+    /// Stores the device's token, with which a node can reconnect without the gateway's token.
     fn keep_token(&self, connection: &GatewayConnection) -> Result<(), NodeError> {
         let auth = &connection.hello.auth;
         let Some(token) = &auth.device_token else {
@@ -431,13 +431,13 @@ impl NodeHost {
     }
 }
 
-/// A text of what an event says.
+/// A text property of an event's payload.
 fn said(event: &Event, name: &str) -> Option<String> {
     let payload: Value = serde_json::from_str(event.payload.as_deref()?.get()).ok()?;
     payload[name].as_str().map(str::to_owned)
 }
 
-/// Whether an id can stand in a command that people copy.
+/// Whether an id is safe in a command that people copy.
 fn is_plain(id: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     !id.is_empty() && id.len() <= MAX_SHOWN_ID && id.chars().all(is_plain)
@@ -451,19 +451,19 @@ fn tell_pairing(error: &WireError, request_id: Option<&str>) {
     );
 }
 
-/// 1 s, doubling, or what the gateway asks for if that is longer, within limits; up to a fifth more
-/// or less, so that many nodes do not come back at once.
+/// The pause before the next attempt: 1 s, doubling, or the gateway's request if that is longer,
+/// within limits. It varies by up to a fifth, so that many nodes do not reconnect at once.
 fn pause(attempt: u32, longest: Duration, at_least: Option<Duration>) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(1 << attempt.min(8)).min(longest);
     let doubled = doubled.max(at_least.unwrap_or_default().min(LONGEST_PAUSE));
     let mut random = [0; 2];
-    // Without random numbers all come at once, and that is all.
+    // Without random numbers all nodes reconnect at once, which is acceptable.
     let _ = getrandom::fill(&mut random);
     let part = u32::from(u16::from_le_bytes(random)) % 401;
     doubled.saturating_mul(800 + part) / 1000
 }
 
-/// Records how background runs ended, and reports the gateway's own runs to it.
+/// Records the ends of background runs, and reports the gateway's own runs to it.
 async fn tell_ends(service: Arc<NodeService>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

@@ -1,5 +1,5 @@
-//! Permits for commands: so many are worked on at a time, and a node notices when none gets done any
-//! more.
+//! Permits for commands: they limit concurrent work, and detect a node whose commands no longer
+//! finish.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Work that is not a run takes milliseconds. What keeps all places for so long does not end.
+/// Work besides runs takes milliseconds. Work that occupies all permits for this long does not end.
 const STUCK_TIME: Duration = Duration::from_mins(5);
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
@@ -16,11 +16,11 @@ pub(crate) struct CommandPermits {
     free: Arc<Semaphore>,
     all: usize,
     finished: AtomicU64,
-    /// Calls that wait for the end of a run, which may take as long as it likes.
+    /// Calls that wait for the end of a run, which may take any time.
     at_runs: AtomicUsize,
 }
 
-/// A permit for one command at work.
+/// The permit of one running command.
 #[derive(Debug)]
 pub(crate) struct CommandPermit {
     _permit: OwnedSemaphorePermit,
@@ -43,7 +43,7 @@ impl CommandPermits {
         })
     }
 
-    /// Waits for a place. None is ever taken away.
+    /// Waits for a permit. A permit is never revoked.
     pub(crate) async fn take(self: &Arc<Self>) -> Option<CommandPermit> {
         let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
         Some(CommandPermit {
@@ -52,7 +52,8 @@ impl CommandPermits {
         })
     }
 
-    /// While this waits for a run, that it does not end says nothing.
+    /// Marks the call as waiting for a run: its duration then does not indicate that the node is
+    /// stuck.
     pub(crate) fn at_run<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.at_runs.fetch_add(1, Ordering::Relaxed);
         let waited = wait();
@@ -60,7 +61,8 @@ impl CommandPermits {
         waited
     }
 
-    /// Comes back when all places are taken, mostly not by runs, and nothing was finished for long.
+    /// Returns when all permits are taken, mostly not by runs, and nothing was finished for
+    /// `STUCK_TIME`.
     pub(crate) async fn stuck(&self) {
         let mut watch = PermitsWatch::new(Instant::now());
         loop {
@@ -77,7 +79,7 @@ impl CommandPermits {
     }
 }
 
-/// What a look shows.
+/// The observations of one check.
 #[derive(Debug, Clone, Copy)]
 struct PermitsSeen {
     is_full: bool,
@@ -87,7 +89,7 @@ struct PermitsSeen {
 
 #[derive(Debug)]
 struct PermitsWatch {
-    /// Since when it looks bad.
+    /// When the condition began.
     since: Instant,
     finished: u64,
 }

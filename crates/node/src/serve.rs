@@ -1,5 +1,5 @@
-//! Invocations: each is worked on by itself, and its answer goes to whichever connection is there
-//! when it is ready.
+//! Invocations. Each is handled independently, and its answer goes to the connection that exists
+//! when the answer is ready.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,12 +27,12 @@ use crate::connection::GatewayHello;
 use crate::permits::CommandPermits;
 use crate::uplink::{Notice, Uplink};
 
-/// That many invocations are worked on at a time; others wait.
+/// How many invocations are handled at once. Others wait.
 const MAX_AT_ONCE: usize = 256;
-/// Looks at runs wait for something to happen, and must not keep others from being worked on.
+/// A separate limit for reads of runs: they wait for events and must not block other invocations.
 const MAX_LOOKS: usize = 128;
 
-/// What answers invocations.
+/// The service that answers invocations.
 #[derive(Debug)]
 pub(crate) struct NodeService {
     pub(crate) host: LocalHost,
@@ -45,15 +45,15 @@ pub(crate) struct NodeService {
     looks: Arc<CommandPermits>,
     /// The program at the other end of the connection.
     gateway: Mutex<GatewayPeer>,
-    /// What a foreign gateway had prepared, and the allowlist allows.
+    /// The commands that a foreign gateway had prepared.
     pub(crate) prepared: PreparedCommands,
 }
 
-/// Which program the connected gateway is, as it said at the welcome.
+/// The program of the connected gateway, according to its welcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GatewayPeer {
     pub(crate) is_interlock: bool,
-    /// Of a foreign gateway.
+    /// The release of a foreign gateway.
     pub(crate) release: PeerRelease,
 }
 
@@ -72,15 +72,16 @@ impl GatewayPeer {
     }
 }
 
-/// What a command gives back.
+/// The answer to a command.
 pub(crate) struct CommandAnswer {
     /// The event for its session.
     notice: Option<Notice>,
     /// JSON as text.
     outcome: Result<String, WireError>,
-    /// The end is recorded when the answer is on its way: the caller does not wait for that.
+    /// The end of the run. It is recorded after the answer was sent, because the caller does not
+    /// wait for the record.
     end: Option<NodeRunEnd>,
-    /// The run whose transcript is needed until the gateway has the answer.
+    /// The run whose transcript is needed until the gateway has received the answer.
     conversation: Option<RunConversation>,
 }
 
@@ -98,7 +99,8 @@ impl CommandAnswer {
         }
     }
 
-    /// Records the end of a run, of which this answer tells all; then its transcript is not needed.
+    /// Records the end of a run. The answer contains all of its output, so its transcript is not
+    /// needed afterwards.
     #[must_use]
     pub(crate) fn ending(mut self, over: WaitedRun) -> Self {
         let (end, conversation) = over.split();
@@ -107,13 +109,13 @@ impl CommandAnswer {
         self
     }
 
-    /// Notifies the session with this event, too.
+    /// Also notifies the session with this event.
     #[must_use]
     pub(crate) fn telling(self, name: &str, payload: &impl Serialize) -> Self {
         self.noticed(name, payload, false)
     }
 
-    /// The same of what the result says as well.
+    /// Also notifies the session with an event that the result implies.
     #[must_use]
     pub(crate) fn telling_the_same(self, name: &str, payload: &impl Serialize) -> Self {
         self.noticed(name, payload, true)
@@ -123,7 +125,7 @@ impl CommandAnswer {
         let event = NodeEvent {
             event: name.to_owned(),
             payload: None,
-            // The payload must be a text; Interlock's own values always serialize.
+            // The payload must be text; Interlock's own values always serialize.
             payload_json: Some(serde_json::to_string(payload).unwrap_or_default()),
         };
         self.notice = Some(Notice { event, is_implied });
@@ -152,7 +154,7 @@ impl NodeService {
         }
     }
 
-    /// Takes an invocation on; the answer follows by itself.
+    /// Accepts an invocation. Its answer is sent later.
     pub(crate) fn invoke(service: &Arc<Self>, event: &Event) {
         let Some(request) = event.payload.as_deref().and_then(|raw| read(raw.get())) else {
             tracing::warn!("an invocation could not be read");
@@ -194,7 +196,7 @@ impl NodeService {
         }
     }
 
-    /// Comes back when invocations are worked on no more, though this node is connected.
+    /// Returns when invocations are no longer handled, although this node is connected.
     pub(crate) async fn stuck(&self) {
         tokio::select! {
             () = self.places.stuck() => {}
@@ -226,7 +228,7 @@ impl NodeService {
         *self.gateway.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the connected gateway is an Interlock gateway: foreign gateways are not offered the
+    /// Whether the connected gateway is an Interlock gateway. Foreign gateways are not offered the
     /// extension.
     pub(crate) fn gateway_is_interlock(&self) -> bool {
         self.gateway().is_interlock
@@ -236,15 +238,15 @@ impl NodeService {
         *self.gateway.lock().unwrap_or_else(PoisonError::into_inner) = peer;
     }
 
-    /// What a gateway may do with the document of this machine, as its owner says.
+    /// A gateway's rights to the document of this machine, as its owner configured them.
     pub(crate) fn remote_document(&self) -> Result<RemoteDocument, HostError> {
         let config = self.host.config()?;
         let said = config.config().node.remote_document;
         Ok(said.unwrap_or(RemoteDocument::Write))
     }
 
-    /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their
-    /// ends are recorded by this.
+    /// Records the ends of runs, and returns the ids of a gateway's ended runs, as the gateway
+    /// chose them.
     pub(crate) fn ended_runs(&self) -> Result<Vec<String>, HostError> {
         let recovered = self.host.recover(&self.supervisor)?;
         let forwarded = recovered.iter().filter_map(RecoveredRun::forwarded_run);
@@ -264,7 +266,7 @@ impl NodeService {
         self.uplink.tell(&event).await;
     }
 
-    /// Exactly the properties that every gateway knows: with others it would not be taken.
+    /// The result with exactly the properties that every gateway knows. Gateways refuse others.
     fn result(&self, id: String, outcome: Result<String, WireError>) -> NodeInvokeResult {
         let mut result = NodeInvokeResult {
             id,
@@ -289,7 +291,7 @@ impl NodeService {
     }
 }
 
-/// Parameters are a text, or null; an object is taken for its text.
+/// Reads an invocation. Its parameters are text or null; an object is converted to its text.
 fn read(payload: &str) -> Option<NodeInvokeRequest> {
     let mut value: Value = serde_json::from_str(payload).ok()?;
     if let Some(params) = value.get_mut("paramsJSON")

@@ -1,5 +1,5 @@
-//! Who this node is, and what it keeps in the state directory: its key, the token that a gateway
-//! gave it, the gateway it talks to, and a lock that ends with the process.
+//! The identity of this node, and its state in the state directory: its key, the token from a
+//! gateway, the gateway, and a lock that ends with the process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -22,8 +22,8 @@ const DEVICE: &str = "identity/device.json";
 const DEVICE_AUTH: &str = "identity/device-auth.json";
 pub(crate) const ROLE: &str = "node";
 
-/// The key of this device; the first start makes it. It is never made anew in place of one that
-/// cannot be read: the gateway knows this node by it.
+/// The key of this device. The first start creates it. A key that cannot be read is never replaced:
+/// the gateway knows this node by its key.
 pub fn identity(state_dir: &Path) -> Result<DeviceIdentity, NodeError> {
     let path = state_dir.join(DEVICE);
     match fs::read_to_string(&path) {
@@ -49,18 +49,18 @@ pub fn identity(state_dir: &Path) -> Result<DeviceIdentity, NodeError> {
     }
 }
 
-/// Tokens that gateways gave to this device.
+/// The tokens that gateways gave to this device.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DeviceAuth {
     version: u64,
     device_id: String,
-    /// By what a gateway is known by: what one gave is not shown to another.
+    /// The tokens by gateway key: the token of one gateway is never shown to another.
     #[serde(default)]
     gateways: BTreeMap<String, StoredRoleToken>,
 }
 
-/// Version 1 did not say which gateway a token was of: it is not used any more.
+/// Version 1 did not record the gateway of a token, so it is no longer used.
 const DEVICE_AUTH_VERSION: u64 = 2;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -72,8 +72,7 @@ struct StoredRoleToken {
     updated_at_ms: u64,
 }
 
-/// Where the tokens of this device are kept. One of another device, or of another gateway, is not
-/// used.
+/// The stored tokens of this device. A token of another device or another gateway is not used.
 #[derive(Debug)]
 pub(crate) struct DeviceTokens {
     path: PathBuf,
@@ -91,7 +90,7 @@ impl DeviceTokens {
         }
     }
 
-    /// The token that the gateway gave this device as a node, if any.
+    /// The token that the gateway gave this device as a node, if there is one.
     pub(crate) fn get(&self) -> Option<Secret> {
         let token = self.read()?.gateways.remove(&self.gateway)?.token;
         (!token.is_empty()).then_some(token)
@@ -126,7 +125,7 @@ impl DeviceTokens {
     }
 }
 
-/// What is kept of how a node was started.
+/// The stored options of a node's start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFile {
@@ -152,7 +151,7 @@ impl NodeFile {
         serde_json::from_str(&text).ok()
     }
 
-    /// What is kept from now on: what was chosen this time, else what was before.
+    /// The options to store: those of this start, or else the previous ones.
     pub(crate) fn of(
         state_dir: &Path,
         target: &GatewayTarget,
@@ -190,17 +189,17 @@ fn machine_name() -> String {
     }
 }
 
-/// How a running node stands.
+/// The state of a running node's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStanding {
     Connecting,
-    /// The gateway wants its operator to let this device in.
+    /// The gateway's operator has to approve this device.
     PairingRequired,
     Connected,
 }
 
-/// What a running node says of itself.
+/// The published state of a running node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeInfo {
@@ -210,12 +209,13 @@ pub struct NodeInfo {
     pub device_id: String,
     pub gateway: String,
     pub standing: NodeStanding,
-    /// Since when it stands so.
+    /// When the present standing began.
     pub since_ms: u64,
-    /// What the operator of the gateway has to approve.
+    /// The request that the operator of the gateway has to approve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairing_request: Option<String>,
-    /// What the operator has to approve before the gateway uses the commands of this node.
+    /// The request that the operator has to approve before the gateway uses the commands of this
+    /// node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands_request: Option<String>,
 }
@@ -255,8 +255,8 @@ impl NodeLock {
         })
     }
 
-    /// One write that covers all that was there: a reader gets all of the old text or all of the
-    /// new.
+    /// Publishes the state in one write that covers the whole old text: a reader gets either the
+    /// old text or the new one.
     pub(crate) fn publish(&self, info: &NodeInfo) -> Result<(), NodeError> {
         let mut text = serde_json::to_string(info).unwrap_or_default();
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -275,12 +275,12 @@ impl Drop for NodeLock {
     }
 }
 
-/// The node of a state directory, if one runs.
+/// The running node of a state directory, if there is one.
 pub fn running(state_dir: &Path) -> Option<NodeInfo> {
     let mut file = File::open(state_dir.join(LOCK)).ok()?;
     match file.try_lock_shared() {
         Err(fs::TryLockError::WouldBlock) => {}
-        // No process holds the lock: the file is left from a node that was killed.
+        // No process holds the lock: the file is left over from a killed node.
         _ => return None,
     }
     let mut text = String::new();
@@ -293,7 +293,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), NodeError> {
     write_private(path, &text).map_err(NodeError::file(path))
 }
 
-/// The file is complete before it has its name; only this user may read it.
+/// Writes a file that only this user may read. The file is complete before it gets its name.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     if !directory.is_dir() {

@@ -1,4 +1,4 @@
-//! The gateway that a node talks to, and whether it may do so in plain text.
+//! The gateway of a node, and whether plain text to it is permitted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use interlock_tls::{Fingerprint, NotAFingerprint};
 pub struct GatewayTarget {
     pub host: String,
     pub port: u16,
-    /// The certificate that it must show; none: plain text.
+    /// The certificate that the gateway must show; `None` means plain text.
     pub tls: Option<Fingerprint>,
 }
 
@@ -48,8 +48,8 @@ impl TargetError {
 }
 
 impl GatewayTarget {
-    /// Plain text goes only to this machine, to private networks, and into tailnets, which are
-    /// encrypted themselves.
+    /// Makes a target. Plain text is only permitted to this machine, to private networks, and to
+    /// tailnets, which are encrypted themselves.
     pub fn new(host: &str, port: u16, tls: Option<Fingerprint>) -> Result<Self, TargetError> {
         let host = host.trim();
         let bare = host
@@ -71,8 +71,8 @@ impl GatewayTarget {
         })
     }
 
-    /// Where a name really led to: names are whatever a resolver says. To be asked before anything
-    /// is sent.
+    /// Checks the address that a name led to, because a resolver can return any address. Must be
+    /// called before anything is sent.
     pub(crate) fn check_reached(&self, address: IpAddr) -> Result<(), TargetError> {
         if self.tls.is_some() || is_near_address(address) {
             return Ok(());
@@ -83,7 +83,7 @@ impl GatewayTarget {
         })
     }
 
-    /// By what the secrets that this gateway gave are kept: its certificate, or where it is.
+    /// The key of the stored secrets of this gateway: its certificate, or its address.
     pub(crate) fn key(&self) -> String {
         match self.tls {
             Some(fingerprint) => format!("sha256:{fingerprint}"),
@@ -91,7 +91,7 @@ impl GatewayTarget {
         }
     }
 
-    /// As a WebSocket address.
+    /// The WebSocket address.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
         format!("{scheme}://{}/", self.authority())
@@ -107,7 +107,7 @@ impl GatewayTarget {
     }
 }
 
-/// Names that only lead to this machine, the local network or a tailnet.
+/// Names that can only lead to this machine, the local network or a tailnet.
 const NEAR_NAMES: &[&str] = &["localhost", "local", "ts.net"];
 
 fn is_near(host: &str) -> bool {
@@ -141,7 +141,7 @@ fn is_near_v4(address: Ipv4Addr) -> bool {
     address.is_loopback()
         || address.is_private()
         || address.is_link_local()
-        // Tailnets number their machines out of this range.
+        // Tailnets assign addresses of this range.
         || first == 100 && second & 0xc0 == 64
 }
 

@@ -1,4 +1,4 @@
-//! Answers that outlive a connection: what a command produced is kept until a gateway has taken it.
+//! Answers that outlive a connection: a command's result is kept until a gateway has received it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,20 +12,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How long the gateway may take for the answer to an event, before the result goes all the same.
+/// How long the gateway may take to answer an event. After that, the result is sent anyway.
 const EVENT_TIME: Duration = Duration::from_secs(10);
-/// The same for the answer to a result.
+/// How long the gateway may take to answer a result.
 const RESULT_TIME: Duration = Duration::from_secs(30);
 /// How often a gateway is asked for the programs of its skills.
 const SKILLS_PAUSE: Duration = Duration::from_secs(90);
-/// More of them are none.
+/// A longer list is ignored.
 const MAX_SKILLS: usize = 4096;
-/// That many answers wait for a gateway; the oldest go first.
+/// How many answers wait for a gateway. The oldest are dropped first.
 const MAX_KEPT: usize = 256;
-/// Requests that wait to be written.
+/// How many requests wait to be written.
 const MAX_QUEUED: usize = 64;
 
-/// The way to the gateway, whichever connection that is at the time.
+/// The way to the gateway, over its present connection.
 #[derive(Debug)]
 pub(crate) struct Uplink {
     current: watch::Sender<Option<Channel>>,
@@ -37,7 +37,7 @@ pub(crate) struct Uplink {
 #[derive(Debug, Clone)]
 struct Channel {
     number: u64,
-    /// The connected gateway is an Interlock gateway.
+    /// Whether the connected gateway is an Interlock gateway.
     is_interlock: bool,
     requests: mpsc::Sender<UplinkCall>,
 }
@@ -46,18 +46,19 @@ struct Channel {
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub(crate) event: NodeEvent,
-    /// An Interlock gateway knows it from the result, if a caller waits there for that.
+    /// Whether an Interlock gateway can derive the event from the result, if a caller waits for the
+    /// result there.
     pub(crate) is_implied: bool,
 }
 
-/// A request, and who waits for its answer.
+/// A request, and the receiver of its answer.
 #[derive(Debug)]
 pub(crate) struct UplinkCall {
     pub(crate) request: Request,
     pub(crate) answer: oneshot::Sender<Response>,
 }
 
-/// What became of an answer.
+/// The fate of an answer.
 enum Delivered {
     Taken,
     Refused(String),
@@ -66,7 +67,7 @@ enum Delivered {
 
 enum UplinkAnswer {
     Answered(Response),
-    /// The gateway is there and says nothing.
+    /// The gateway is connected but does not answer.
     Unanswered,
     Gone,
 }
@@ -80,7 +81,7 @@ impl Uplink {
         }
     }
 
-    /// From now on answers go to the connection that reads the other end.
+    /// From now on, answers go to the connection that reads the returned channel.
     pub(crate) fn attach(&self, is_interlock: bool) -> mpsc::Receiver<UplinkCall> {
         let (requests, calls) = mpsc::channel(MAX_QUEUED);
         let channel = Channel {
@@ -96,8 +97,8 @@ impl Uplink {
         self.current.send_replace(None);
     }
 
-    /// Sends the result, and the event where it is needed; again after a reconnect, until a gateway
-    /// has taken it. Says whether one has.
+    /// Sends the result, and the event if it is needed. Repeats this after a reconnect, until a
+    /// gateway has received the result. Returns whether one has.
     pub(crate) async fn deliver(&self, notice: Option<Notice>, result: NodeInvokeResult) -> bool {
         let (number, dropped) = self.keep();
         let is_taken = tokio::select! {
@@ -111,8 +112,8 @@ impl Uplink {
         is_taken
     }
 
-    /// Tells an event to the gateway that is there now, if one is. What must not be lost is asked
-    /// for by the gateway when it comes back.
+    /// Sends an event to the connected gateway, if there is one. The gateway asks for events that
+    /// must not be lost when it reconnects.
     pub(crate) async fn tell(&self, event: &NodeEvent) {
         let current = self.current.borrow().clone();
         if let Some(channel) = current {
@@ -120,7 +121,7 @@ impl Uplink {
         }
     }
 
-    /// Asks the gateway, as soon as one is there, for the programs that skills use. Then waits for
+    /// Asks the gateway for the programs of skills as soon as one is connected. Then waits for
     /// another connection, or until it is time to ask again.
     pub(crate) async fn ask_skills(&self, is_wanted: bool, tell: impl FnOnce(Vec<String>)) {
         let mut current = self.current.subscribe();
@@ -181,7 +182,7 @@ impl Uplink {
     }
 }
 
-/// A connection other than that one, as soon as there is one.
+/// Waits for a connection other than `not`.
 async fn next(current: &mut watch::Receiver<Option<Channel>>, not: Option<u64>) -> Option<Channel> {
     let is_other = |channel: &Option<Channel>| {
         let number = channel.as_ref().map(|channel| channel.number);
@@ -192,8 +193,8 @@ async fn next(current: &mut watch::Receiver<Option<Channel>>, not: Option<u64>) 
 }
 
 impl Channel {
-    /// The event goes first, and is waited for. Where the result implies it, the event goes second,
-    /// and only if no caller took the result.
+    /// Sends the event first and waits for its answer. If the result implies the event, the event
+    /// comes second, and only if no caller received the result.
     async fn deliver(&self, notice: &mut Option<Notice>, result: &NodeInvokeResult) -> Delivered {
         let is_implied = |notice: &Notice| self.is_interlock && notice.is_implied;
         if !notice.as_ref().is_some_and(is_implied) && self.tell(notice).await.is_err() {
@@ -214,7 +215,7 @@ impl Channel {
         }
     }
 
-    /// Tells the event, once. An error if the gateway is gone.
+    /// Sends the event once. An error means that the gateway is gone.
     async fn tell(&self, notice: &mut Option<Notice>) -> Result<(), ()> {
         if let Some(undelivered) = notice {
             match self.ask(&undelivered.event, EVENT_TIME).await {
@@ -261,7 +262,7 @@ fn skills(response: &Response) -> Option<Vec<String>> {
     (bins.bins.len() <= MAX_SKILLS).then_some(bins.bins)
 }
 
-/// Whether a caller waited for the result, and has it.
+/// Whether a waiting caller received the result.
 fn is_taken(response: &Response) -> bool {
     #[derive(Default, Deserialize)]
     struct ResultTaken {

@@ -1,9 +1,9 @@
-//! The account of a run, where that is not the account of this process: `tools.exec.runAs`.
+//! The account of a run that is not the account of this process: `tools.exec.runAs`.
 //!
-//! A service that runs as root starts commands as another user. Everything that it looks at for a
-//! caller (directories, programs, globs, scripts) it must look at with that user's rights, or a
-//! caller could learn names and contents that its runs cannot read. [`RunAccount::assume`] gives
-//! the calling thread those rights for as long as its result lives.
+//! A service that runs as root starts commands as another user. Everything that it inspects for a
+//! caller (directories, programs, globs, scripts) it must inspect with that user's rights.
+//! Otherwise a caller could learn names and contents that its runs cannot read.
+//! [`RunAccount::assume`] gives the calling thread those rights for as long as its result lives.
 
 use std::io;
 use std::marker::PhantomData;
@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
-/// A user of this machine, with what a run needs to be that user.
+/// A user of this machine, with everything that a run needs to be that user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunAccount {
-    /// What the plan holds of it.
+    /// The part that the plan contains.
     pub identity: PlanAccount,
     pub home: String,
     pub shell: String,
 }
 
-/// The user that a plan runs as. Part of its digest.
+/// The user of a run. Part of the plan's digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanAccount {
@@ -34,7 +34,7 @@ pub struct PlanAccount {
     pub groups: Vec<u32>,
 }
 
-/// Why commands cannot run as the configured user. Nothing runs as another one instead.
+/// Why commands cannot run as the configured user. They never run as another user instead.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     #[error("tools.exec.runAs names the user `{0}`, which {PASSWD} does not list")]
@@ -73,7 +73,7 @@ impl AccountError {
 }
 
 impl RunAccount {
-    /// The user of this name. Names from a directory service are not known here.
+    /// The user with this name. Users of a directory service are not known here.
     pub fn named(name: &str) -> Result<Self, AccountError> {
         let read = |path: &'static str| {
             let text = std::fs::read(path);
@@ -96,7 +96,7 @@ impl RunAccount {
         Ok(account)
     }
 
-    /// What this system calls a user. Names from a directory service are not known here.
+    /// The system's name for a user. Users of a directory service are not known here.
     pub fn user_name(uid: u32) -> Option<String> {
         let passwd = std::fs::read(PASSWD).ok()?;
         let passwd = String::from_utf8_lossy(&passwd).into_owned();
@@ -142,7 +142,7 @@ impl RunAccount {
 
 impl PlanAccount {
     /// Gives the calling thread the file access rights of this user until the result is dropped.
-    /// Other threads keep theirs; threads that are started meanwhile inherit these rights.
+    /// Other threads keep their rights; threads that are started meanwhile inherit the new ones.
     pub fn assume(&self) -> Result<AssumedAccount, AccountError> {
         let refused = |source: rustix::io::Errno| AccountError::Refused {
             user: self.user.clone(),
@@ -158,7 +158,7 @@ impl PlanAccount {
             return Ok(before);
         }
         let groups: Vec<Gid> = self.groups.iter().map(|id| Gid::from_raw(*id)).collect();
-        // From here on the drop of `before` takes back what was changed, also after an error.
+        // From here on, dropping `before` reverts the changes, even after an error.
         rustix::thread::set_thread_groups(&groups).map_err(refused)?;
         let group = Gid::from_raw(self.gid);
         rustix::thread::set_thread_res_gid(None::<Gid>, Some(group), None::<Gid>)
@@ -170,21 +170,21 @@ impl PlanAccount {
     }
 }
 
-/// While this lives, its thread has the file access rights of a run's account.
+/// While this value lives, its thread has the file access rights of a run's account.
 #[derive(Debug)]
 #[must_use]
 pub struct AssumedAccount {
     user: Uid,
     group: Gid,
     groups: Vec<Gid>,
-    /// The rights belong to one thread, so this value must not move to another one.
+    /// The rights belong to one thread, so this value must not move to another thread.
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
 impl Drop for AssumedAccount {
     fn drop(&mut self) {
         let back = || {
-            // The user first: it brings back the right to change the others.
+            // The user comes first: it restores the right to change the others.
             rustix::thread::set_thread_res_uid(None::<Uid>, Some(self.user), None::<Uid>)?;
             if rustix::process::getegid() != self.group {
                 rustix::thread::set_thread_res_gid(None::<Gid>, Some(self.group), None::<Gid>)?;
@@ -195,7 +195,7 @@ impl Drop for AssumedAccount {
             Ok::<_, rustix::io::Errno>(())
         };
         if back().is_err() {
-            // A thread of unknown rights must not serve anything else.
+            // A thread with unknown rights must not continue.
             std::process::abort();
         }
     }

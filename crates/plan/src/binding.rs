@@ -1,6 +1,6 @@
-//! What an approval holds on to, pinned: the files that the binder named, and the places that must
-//! stay empty. Which files those are is decided in one place, [`interlock_binding`], for
-//! the judge, the prompt and the plan alike.
+//! The pinned binding of an approval: the files that the binder named, and the places that must
+//! stay empty. Only [`interlock_binding`] decides which files those are, for the judge, the prompt
+//! and the plan alike.
 
 use std::io;
 
@@ -18,7 +18,8 @@ pub struct PlanBinding {
     pub kind: BindingKind,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PlanBoundFile>,
-    /// What must not be there when it starts: it would be used before a bound file.
+    /// Places that must be empty when the run starts. A file there would be used before a bound
+    /// file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
 }
@@ -29,16 +30,16 @@ pub struct PlanBinding {
 pub struct PlanBoundFile {
     pub role: BoundRole,
     pub file: PinnedFile,
-    /// Where it stands among the words of its command.
+    /// The position of the file among the words of its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operand: Option<usize>,
-    /// The run looks it up in PATH by this name.
+    /// The name by which the run looks the file up in PATH.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked_up: Option<String>,
 }
 
 impl PlanBinding {
-    /// The kind alone: for a run that the policy allows, whatever the files say.
+    /// The kind alone, for a run that the policy allows regardless of its files.
     pub fn of_kind(kind: BindingKind) -> Self {
         Self {
             kind,
@@ -47,7 +48,7 @@ impl PlanBinding {
         }
     }
 
-    /// Pins everything that the binding names, as it is now.
+    /// Pins everything that the binding names in its present state.
     pub fn pin(binding: &Binding) -> Result<Self, Drift> {
         let pin = |bound: &interlock_binding::BoundFile| {
             let file = match bound.role {
@@ -72,7 +73,7 @@ impl PlanBinding {
         })
     }
 
-    /// Checks that everything is as it was pinned. `path` is the PATH of the run.
+    /// Checks that everything is still as pinned. `path` is the PATH of the run.
     pub fn check(&self, path: &str) -> Result<(), Drift> {
         for bound in &self.files {
             bound.file.check()?;
@@ -80,8 +81,9 @@ impl PlanBinding {
         self.check_places(path)
     }
 
-    /// The same, and cheap enough to be asked before each command of a line, since an earlier one
-    /// may have written to the files: they are read only where their times might not tell of that.
+    /// Like [`Self::check`], but cheap enough for a check before each command of a line, since an
+    /// earlier command may have written to the files. A file is only read if its times might not
+    /// reveal a write.
     pub fn check_again(&self, path: &str) -> Result<(), Drift> {
         for bound in &self.files {
             bound.file.check_again()?;
@@ -89,7 +91,7 @@ impl PlanBinding {
         self.check_places(path)
     }
 
-    /// The same, by the marks of the files and not by their content.
+    /// Like [`Self::check`], by the marks of the files instead of their content.
     pub fn check_marks(&self, path: &str) -> Result<(), Drift> {
         for bound in &self.files {
             bound.file.check_marks()?;
@@ -97,7 +99,7 @@ impl PlanBinding {
         self.check_places(path)
     }
 
-    /// Nothing may have come in front of a bound file.
+    /// Checks that nothing appeared in front of a bound file.
     fn check_places(&self, path: &str) -> Result<(), Drift> {
         for place in &self.absent {
             match std::fs::symlink_metadata(place) {

@@ -1,7 +1,8 @@
-//! Values with a fixed set of words. The words stand once: for serde, the schema and the pages.
+//! Values with a fixed set of words. Each word is written once, for serde, the schema and the
+//! pages.
 
-/// Makes an enumeration of each name, with its words. The place that calls it has serde's `Serialize` and
-/// `Deserialize` in scope.
+/// Makes an enumeration from each name and its words. The calling module must have serde's
+/// `Serialize` and `Deserialize` in scope.
 #[macro_export]
 macro_rules! choice {
     ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? })+) => {$(

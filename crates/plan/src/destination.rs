@@ -1,5 +1,5 @@
-//! Where a path leads, also where nothing is at its end; and paths of a plan that must still lead
-//! there.
+//! Where a path leads, even if nothing exists there; and the paths of a plan that must still lead
+//! to the same place.
 
 use interlock_programs::{Destination, DestinationKind};
 use rustix::fs::FileType;
@@ -10,14 +10,14 @@ use crate::identity::Drift;
 use crate::paths;
 use crate::walk::{file_type, is_same_file};
 
-/// As many symbolic links as Linux follows in one look-up.
+/// As many symbolic links as Linux follows in one lookup.
 const MAX_LINKS: usize = 40;
 
-/// Its links lead elsewhere for every process that asks.
+/// Links below `/proc` lead to a different place for every process.
 const PROCESSES: &[u8] = b"/proc";
 
-/// Follows `path` against `cwd`. `None` for what cannot be followed to a certain end: an unreadable
-/// directory, too many links, `..` behind what is not there, anything beneath `/proc`.
+/// Follows `path` from `cwd`. `None` for a path without a certain end: an unreadable directory, too
+/// many links, `..` after a missing directory, anything beneath `/proc`.
 pub(crate) fn destination(path: &str, cwd: &str) -> Option<Destination> {
     let found = paths::join(cwd, path)?;
     let mut pending: Vec<Vec<u8>> = Vec::new();
@@ -28,7 +28,7 @@ pub(crate) fn destination(path: &str, cwd: &str) -> Option<Destination> {
     let mut links = 0;
     while let Some(component) = pending.pop() {
         if kind == DestinationKind::File {
-            // Also for the empty component after a final slash: `file/` is an error.
+            // Also applies to the empty component after a final slash: `file/` is an error.
             return None;
         }
         match component.as_slice() {
@@ -79,7 +79,7 @@ pub(crate) fn destination(path: &str, cwd: &str) -> Option<Destination> {
             }
         }
     }
-    // The kernel's own answer must be the same one.
+    // The kernel must come to the same result.
     match rustix::fs::stat(found.as_str()) {
         Ok(stat) if kind != DestinationKind::Missing && is_same_file(&stat, &last) => {}
         Err(Errno::NOENT) if kind == DestinationKind::Missing => {}
@@ -104,7 +104,8 @@ fn put_in_front(pending: &mut Vec<Vec<u8>>, path: &[u8]) {
     pending.extend(path.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec));
 }
 
-/// A path that an entry was judged by. What is there may change, where it leads may not.
+/// A path by which an entry was judged. The content of its target may change, but the path must
+/// keep its target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PinnedPath {
@@ -114,7 +115,7 @@ pub struct PinnedPath {
 }
 
 impl PinnedPath {
-    /// Checks that the path still leads where it led.
+    /// Checks that the path still leads to the same place.
     pub fn check(&self) -> Result<(), Drift> {
         match destination(&self.found, "/") {
             Some(now) if now.canonical == self.canonical => Ok(()),

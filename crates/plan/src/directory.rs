@@ -1,4 +1,5 @@
-//! Pinned directories: where a run starts, and what each `cd` of the line enters.
+//! Pinned directories: the directory in which a run starts, and those that each `cd` of the line
+//! enters.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -7,7 +8,7 @@ use crate::paths;
 use crate::run_plan::PinnedDirectory;
 
 impl PinnedDirectory {
-    /// Pins a directory as it is now. `requested` is absolute.
+    /// Pins a directory in its present state. `requested` must be absolute.
     pub fn of(requested: &str) -> Result<Self, Drift> {
         let canonical =
             std::fs::canonicalize(requested).map_err(|error| Drift::of(requested, &error))?;
@@ -33,7 +34,7 @@ impl PinnedDirectory {
         })
     }
 
-    /// Pins the directory that `cd target` enters from the directory `from`, as it is now.
+    /// Pins the directory that `cd target` enters from the directory `from`, in its present state.
     pub fn entered(from: &str, target: &str) -> Result<Self, Drift> {
         match Self::path_of_entered(from, target) {
             Some(requested) => Self::of(&requested),
@@ -41,12 +42,13 @@ impl PinnedDirectory {
         }
     }
 
-    /// The absolute path that `cd target` leads to from `from`; `..` is left to the file system.
+    /// The absolute path that `cd target` leads to from `from`. The file system resolves `..`
+    /// later.
     pub fn path_of_entered(from: &str, target: &str) -> Option<String> {
         paths::join(from, target)
     }
 
-    /// Checks that the path as requested still leads to the same directory.
+    /// Checks that the requested path still leads to the same directory.
     pub fn check(&self) -> Result<(), Drift> {
         let now = Self::of(&self.requested)?;
         if now.canonical != self.canonical {

@@ -1,5 +1,5 @@
-//! How far a run leaves the sandbox of its conversation. The plan holds it, so that what an approver was
-//! shown is what runs.
+//! How far a run leaves the sandbox of its conversation. The plan contains the elevation, so that a
+//! run has the one that its approver was shown.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,18 +9,19 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Elevation {
-    /// Not at all.
+    /// Stays in the sandbox.
     #[default]
     Off,
-    /// To the host, by the policy and the approvals of the host.
+    /// Runs on the host, by the policy and the approvals of the host.
     #[serde(alias = "ask")]
     On,
-    /// The same without the prompts that the config asks for; the host document still applies.
+    /// Runs on the host without the prompts that the config asks for. The host's document still
+    /// applies.
     Full,
 }
 
 impl Elevation {
-    /// Every word; `ask` is another one for `on`.
+    /// Every word. `ask` is a synonym for `on`.
     pub const WORDS: &'static [&'static str] = &["off", "on", "ask", "full"];
 
     pub fn parse(word: &str) -> Option<Self> {
@@ -45,12 +46,12 @@ impl Elevation {
         self != Self::Off
     }
 
-    /// The same as serde wants it.
+    /// Whether the run stays in its sandbox, in the form that serde needs.
     pub fn is_off(&self) -> bool {
         *self == Self::Off
     }
 
-    /// What prompts and results say of a run that leaves.
+    /// The description of the elevation in prompts and results.
     pub fn words(self) -> &'static str {
         match self {
             Self::Off => "not elevated",
@@ -62,18 +63,18 @@ impl Elevation {
     }
 }
 
-/// Why a run is repeated outside of its sandbox, as its approver reads it. It is part of the plan, so that no
-/// other run and no other reason has the same digest.
+/// Why a run is repeated outside of its sandbox, as its approver reads it. The plan contains it, so
+/// that another run or another reason has another digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanRetry {
-    /// The run that the sandbox denied something to.
+    /// The run to which the sandbox denied something.
     pub run: String,
-    /// In the caller's words, which are hostile text.
+    /// The caller's words, which are hostile text.
     pub justification: String,
-    /// What was denied.
+    /// What the sandbox denied.
     pub denied: Vec<String>,
-    /// Binds that would keep the run inside, as `PATH:ro` or `PATH:rw`.
+    /// Binds that would let the run stay inside, as `PATH:ro` or `PATH:rw`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub binds: Vec<String>,
 }

@@ -1,12 +1,12 @@
-//! What an ELF file asks the system to load with it: its dynamic loader and its libraries.
+//! Reads which files the system loads with an ELF file: its dynamic loader and its libraries.
 //!
-//! Total over any input: whatever cannot be followed is an error, never a guess. It reads a bounded
-//! part of the file, holds no more than it reads, and follows no pointer twice.
+//! The reader is total: input that cannot be followed is an error, never a guess. It reads a
+//! bounded part of the file, stores no more than it reads, and follows no pointer twice.
 
 use std::fs::File;
 use std::io;
 
-/// Longer tables, segments and strings are those of no program that was built to run.
+/// No real program has longer tables, segments or strings.
 const MAX_SEGMENTS: usize = 512;
 const MAX_DYNAMIC_BYTES: u64 = 1 << 20;
 const MAX_STRING_BYTES: usize = 4096;
@@ -22,13 +22,13 @@ const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
-/// These name libraries that are loaded too.
+/// These tags also name libraries that are loaded.
 const DT_AUDIT: u64 = 0x6fff_fefc;
 const DT_DEPAUDIT: u64 = 0x6fff_fefb;
 const DT_AUXILIARY: u64 = 0x7fff_fffd;
 const DT_FILTER: u64 = 0x7fff_ffff;
 
-/// What is loaded with a program or library.
+/// The files that are loaded with a program or library.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ElfFacts {
     /// `PT_INTERP`: the dynamic loader.
@@ -37,23 +37,23 @@ pub(crate) struct ElfFacts {
     pub needed: Vec<String>,
     /// `DT_RPATH`, directories joined by `:`.
     pub rpath: Option<String>,
-    /// `DT_RUNPATH`, likewise. With it, `rpath` is not used.
+    /// `DT_RUNPATH`, likewise. If it is present, the loader ignores `rpath`.
     pub runpath: Option<String>,
 }
 
 /// Why a file cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ElfError {
-    /// Not ELF at all.
+    /// The file is not ELF.
     Other,
-    /// The file has another byte order or word size than any program of this machine.
+    /// The byte order or word size differs from every program of this machine.
     Foreign,
     Malformed,
 }
 
-/// Where bytes come from: a file, or memory in tests.
+/// A source of bytes: a file, or memory in tests.
 pub(crate) trait ReadAt {
-    /// How many bytes could be read; fewer than asked for only at the end.
+    /// Returns the number of bytes that could be read; fewer than requested only at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -83,7 +83,7 @@ impl ReadAt for [u8] {
     }
 }
 
-/// Reads what a file asks for.
+/// Reads the facts of a file.
 pub(crate) fn read(file: &(impl ReadAt + ?Sized)) -> Result<ElfFacts, ElfError> {
     let mut head = [0; 64];
     let length = file
@@ -107,7 +107,7 @@ pub(crate) fn read(file: &(impl ReadAt + ?Sized)) -> Result<ElfFacts, ElfError> 
     let segments = elf.segments(&head[..length])?;
     let mut facts = ElfFacts::default();
     if let Some(segment) = segments.iter().find(|segment| segment.kind == PT_INTERP) {
-        // The kernel reads it from its place in the file.
+        // The kernel reads the interpreter by its offset in the file.
         facts.interpreter = Some(elf.string(segment.offset)?);
     }
     if let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) {
@@ -180,7 +180,7 @@ impl<F: ReadAt + ?Sized> Elf<'_, F> {
         segments: &[ElfSegment],
         facts: &mut ElfFacts,
     ) -> Result<(), ElfError> {
-        // The loader finds it by its address, wherever the segment says that it is in the file.
+        // The loader finds the table by its address, regardless of the segment's file offset.
         let offset = in_file(dynamic.address, segments)?;
         let size = dynamic.file_size.min(MAX_DYNAMIC_BYTES);
         let size = usize::try_from(size).map_err(|_| ElfError::Malformed)?;
@@ -224,7 +224,7 @@ impl<F: ReadAt + ?Sized> Elf<'_, F> {
             match tag {
                 DT_RPATH => facts.rpath = Some(text),
                 DT_RUNPATH => facts.runpath = Some(text),
-                // Each of these may be a list.
+                // Each of these entries may be a list.
                 DT_AUDIT | DT_DEPAUDIT => facts.needed.extend(text.split(':').map(str::to_owned)),
                 _ => facts.needed.push(text),
             }
@@ -240,7 +240,7 @@ impl<F: ReadAt + ?Sized> Elf<'_, F> {
         }
     }
 
-    /// Up to the next NUL.
+    /// The text up to the next NUL.
     fn string(&self, offset: u64) -> Result<String, ElfError> {
         let mut bytes = vec![0; MAX_STRING_BYTES];
         let read = self.file.read_at(&mut bytes, offset);
@@ -251,7 +251,7 @@ impl<F: ReadAt + ?Sized> Elf<'_, F> {
     }
 }
 
-/// Where in the file the bytes of an address are. A later segment covers an earlier one.
+/// The file offset of an address. A later segment covers an earlier one.
 fn in_file(address: u64, segments: &[ElfSegment]) -> Result<u64, ElfError> {
     let mut loaded = segments.iter().rev().filter(|one| one.kind == PT_LOAD);
     let found = loaded.find_map(|segment| {

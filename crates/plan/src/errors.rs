@@ -1,9 +1,10 @@
-//! What an error of the system means for a look-up.
+//! The meaning of a system error for a lookup.
 
 use rustix::io::Errno;
 
-/// The path leads nowhere that this user can reach. A shell takes this for "no such file" and
-/// goes on; every other error means that the answer is unknown, and must not be read as absence.
+/// Whether the path leads nowhere that this user can reach. A shell treats this as "no such file"
+/// and continues. Every other error means that the answer is unknown, and must not count as
+/// absence.
 pub(crate) fn is_unreachable(error: Errno) -> bool {
     matches!(
         error,

@@ -1,5 +1,5 @@
-//! What the kernel executes besides a program itself: the interpreter that the first line of a script
-//! names, and the loader that a native program names.
+//! The files that the kernel executes besides a program itself: the interpreter in the first line
+//! of a script, and the loader that a native program names.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,14 +9,14 @@ use interlock_programs::{Lookup, Resolver};
 
 use crate::elf;
 
-/// As much of a first line as the kernel reads.
+/// The kernel reads this much of a first line.
 const FIRST_LINE: usize = 256;
 
-/// Scripts of scripts of scripts; the kernel follows fewer.
+/// The depth of scripts with script interpreters. The kernel follows fewer.
 const MAX_DEPTH: usize = 8;
 
-/// These files, and everything that the kernel executes with them, as canonical paths. `env NAME` in a
-/// first line is looked up by the resolver.
+/// These files and everything that the kernel executes with them, as canonical paths. The resolver
+/// looks up the name in a first line with `env NAME`.
 pub fn executable_closure(
     programs: impl IntoIterator<Item = String>,
     resolver: &impl Resolver,
@@ -56,7 +56,7 @@ fn add(program: &str, resolver: &impl Resolver, all: &mut BTreeSet<String>, dept
     }
 }
 
-/// What follows `#!`.
+/// The text after `#!`.
 fn first_line(file: &File) -> Option<String> {
     let mut head = Vec::new();
     file.take(FIRST_LINE as u64).read_to_end(&mut head).ok()?;
@@ -65,7 +65,7 @@ fn first_line(file: &File) -> Option<String> {
     Some(String::from_utf8_lossy(line).trim().to_owned())
 }
 
-/// The interpreter of a first line; behind `env`, the program that it names, too.
+/// The interpreter of a first line. If it is `env`, also the program that `env` starts.
 fn named_by(line: &str, resolver: &impl Resolver) -> Vec<String> {
     let mut words = line.split_ascii_whitespace();
     let Some(interpreter) = words.next() else {

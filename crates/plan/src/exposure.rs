@@ -1,24 +1,24 @@
-//! Which account could interfere between a check and a use: which parts of a path the running user,
-//! or any account but root, could change.
+//! Which account could interfere between a check and a use: the parts of a path that the running
+//! user, or any account but root, could change.
 
 use rustix::io::Errno;
 
 use crate::paths;
 use crate::walk::walk;
 
-/// What could change about the file that a path leads to. For root everything could.
+/// What could change about the file at a path. Root could change everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposure {
-    /// Nothing: neither the file nor where the path leads.
+    /// Neither the file nor the path's target.
     None,
-    /// What is in the file, but not which file it is.
+    /// The content of the file, but not which file it is.
     Content,
-    /// Which file it is.
+    /// Which file the path leads to.
     Way,
 }
 
 impl Exposure {
-    /// The exposure of the file at an absolute path. In doubt, all is exposed.
+    /// The exposure of the file at an absolute path. When in doubt, everything is exposed.
     pub fn of_file(path: &str) -> Self {
         match walk(path) {
             Ok(walk) if walk.open_way.is_some() => Self::Way,
@@ -28,10 +28,10 @@ impl Exposure {
         }
     }
 
-    /// Whether something could appear at a path where nothing is.
+    /// Whether something could appear at an empty place.
     pub fn of_empty_place(path: &str) -> Self {
         let mut place = path;
-        // The deepest directory that is there decides.
+        // The deepest existing directory decides.
         while let Some((above, _)) = place.rsplit_once('/') {
             let directory = if above.is_empty() { "/" } else { above };
             match walk(directory) {
@@ -43,8 +43,8 @@ impl Exposure {
         Self::Way
     }
 
-    /// Whether a name that is looked up in the directories of `search_path` could lead elsewhere
-    /// than to `found`: something could appear in an earlier one.
+    /// Whether a lookup of `name` in the directories of `search_path` could lead to another file
+    /// than `found`, because something could appear in an earlier directory.
     pub fn of_look_up(name: &str, found: &str, search_path: &str) -> Self {
         for directory in search_path.split(':') {
             let Some(place) = paths::join(directory, name).filter(|_| directory.starts_with('/'))

@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use interlock_programs::{GitRemotes, GitWorktree};
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// A larger file is no configuration that a person wrote.
+/// No person writes a larger configuration.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// More parents than this are not searched.
+/// At most this many parent directories are searched.
 const MAX_PARENTS: usize = 64;
 
-/// The remotes that git knows in `cwd`. `None` when a file that decides is there and cannot be
-/// read.
+/// The remotes that git knows in `cwd`. `None` if a relevant file exists but cannot be read.
 pub(crate) fn remotes(cwd: &Path, home: Option<&Path>) -> Option<GitRemotes> {
     let mut files = vec![PathBuf::from("/etc/gitconfig")];
     if let Some(home) = home {
@@ -40,8 +39,8 @@ pub(crate) fn remotes(cwd: &Path, home: Option<&Path>) -> Option<GitRemotes> {
     Some(GitRemotes::read(texts.iter().map(String::as_str)))
 }
 
-/// Where the configuration of the repository lies. In a worktree or a submodule, `.git` is a file
-/// that says where its directory is, and a worktree's directory says where the common one is.
+/// The directory with the configuration of the repository. In a worktree or a submodule, `.git` is
+/// a file that names its directory, and a worktree's directory names the common one.
 fn common_directory(top: &Path) -> Option<PathBuf> {
     let own = top.join(".git");
     if own.is_dir() {
@@ -55,9 +54,9 @@ fn common_directory(top: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The linked worktree that a `.git` file belongs to. The file names a directory of the repository,
-/// and that directory names the file: a copy of the file elsewhere, or a file that names the
-/// repository of another worktree, is none.
+/// The linked worktree of a `.git` file. The file must name a directory of the repository, and that
+/// directory must name the file. `None` for a copy of the file elsewhere, or a file that names the
+/// repository of another worktree.
 pub(crate) fn worktree(git_file: &Path) -> Option<GitWorktree> {
     let own = fs::canonicalize(git_file).ok()?;
     let named = sole_line(&own)?;
@@ -65,7 +64,7 @@ pub(crate) fn worktree(git_file: &Path) -> Option<GitWorktree> {
     let directory = fs::canonicalize(own.parent()?.join(named)).ok()?;
     let worktrees = directory.parent()?;
     let repository = worktrees.parent()?;
-    // What lies beneath this name is protected: without an approval, no agent has written it.
+    // Everything beneath this name is protected: no agent can have written it without an approval.
     let is_in_repository = worktrees.file_name()? == "worktrees"
         && repository.file_name()? == ".git"
         && repository.join("HEAD").is_file()
@@ -86,14 +85,14 @@ pub(crate) fn worktree(git_file: &Path) -> Option<GitWorktree> {
     (is_in_repository && directory.join("HEAD").is_file()).then_some(found)
 }
 
-/// The text of a file that has one line.
+/// The text of a file with a single line.
 fn sole_line(path: &Path) -> Option<String> {
     let text = read(path).ok()?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     (!line.contains(['\n', '\r', '\0'])).then(|| line.to_owned())
 }
 
-/// A regular file of a sensible size; a pipe in its place is not waited for.
+/// Reads a regular file of limited size. A pipe in its place must not block.
 fn read(path: &Path) -> std::io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty())?;

@@ -1,4 +1,4 @@
-//! What git obeys besides `.git` itself: repositories that lie elsewhere, and files that a config names.
+//! What git obeys besides `.git` itself: repositories elsewhere, and files that a config names.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// A path that is obeyed because another path leads to it.
+/// A path that is obeyed because another path refers to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObeyedPath {
     pub path: PathBuf,
@@ -15,14 +15,14 @@ pub struct ObeyedPath {
     pub reason: String,
 }
 
-/// How much of an obeyed path is obeyed.
+/// Which part of an obeyed path is obeyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObeyedKind {
     File,
-    /// Everything beneath it.
+    /// Everything beneath the path.
     Tree,
-    /// Everything beneath it, by a tool that also keeps its own data there: a run that may use the repository
-    /// writes to it, except to what is obeyed.
+    /// Everything beneath the path, by a tool that also stores its data there. A run that may use
+    /// the repository can write to it, except to the obeyed files.
     Repository,
 }
 
@@ -32,17 +32,17 @@ impl ObeyedPath {
     }
 }
 
-/// Longer configs are not written by people or git.
+/// Neither people nor git write longer configs.
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
-/// Files that include each other.
+/// The depth of files that include each other.
 const MAX_INCLUDES: usize = 10;
-/// Directories that are looked at for repositories.
+/// How many directories are searched for repositories.
 const MAX_DIRECTORIES: usize = 1000;
-/// Directories that tools fill: not worth a search.
+/// Directories that tools fill, which are not worth a search.
 pub const FILLED_BY_TOOLS: [&str; 6] = ["node_modules", "target", ".cache", "proc", "sys", "dev"];
 
-/// What git obeys because of the names in a directory: a repository in it, or the directory being one; in the home
-/// directory, the configs for all repositories.
+/// The paths that git obeys because of a directory: the repository in it, or the directory itself
+/// if it is one. For the home directory, also the configs for all repositories.
 pub fn git_obeys(directory: &Path, home: Option<&Path>) -> Vec<ObeyedPath> {
     let mut found = FoundSettings {
         home,
@@ -70,8 +70,9 @@ pub fn git_obeys(directory: &Path, home: Option<&Path>) -> Vec<ObeyedPath> {
     found.all
 }
 
-/// Directories that hold a repository: the root and those below it, nearest first. In a large tree only the nearest
-/// directories are looked at; a repository above a file is found without this.
+/// The directories that contain a repository: `root` and those below it, nearest first. In a large
+/// tree only the nearest directories are searched. A repository above a file is found in another
+/// way.
 pub fn repositories_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([root.to_owned()]);
@@ -100,7 +101,7 @@ pub fn repositories_below(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The real path of what `.git` in a directory is or names.
+/// The real path of the directory that `.git` is or names.
 fn git_directory_of(directory: &Path) -> Option<PathBuf> {
     let git = directory.join(".git");
     let metadata = std::fs::metadata(&git).ok()?;
@@ -112,7 +113,7 @@ fn git_directory_of(directory: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(directory.join(named)).ok()
 }
 
-/// Where a path leads, also if nothing is there yet: what appears there is obeyed.
+/// The target of a path, even if nothing exists there: a file that appears there is obeyed.
 fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = std::fs::canonicalize(path) {
         return real;
@@ -123,7 +124,7 @@ fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// As git itself recognizes one.
+/// Recognizes a git directory as git itself does.
 fn is_git_directory(directory: &Path) -> bool {
     let holds = |name: &str| directory.join(name).exists();
     holds("HEAD") && (holds("commondir") || (holds("objects") && holds("refs")))
@@ -160,7 +161,7 @@ impl FoundSettings<'_> {
         }
     }
 
-    /// What lies elsewhere because a link in the git directory leads to it.
+    /// Adds targets outside of the git directory to which its links lead.
     fn led_to(&mut self, git: &Path) {
         let links = [
             ("hooks", ObeyedKind::Tree),
@@ -178,7 +179,7 @@ impl FoundSettings<'_> {
         }
     }
 
-    /// Files that a config names: included configs, the directory of hooks, programs.
+    /// Adds the files that a config names: included configs, the directory of hooks, programs.
     fn config(&mut self, path: &Path, work_tree: &Path, depth: usize) {
         let Some(text) = read(path).filter(|_| depth < MAX_INCLUDES) else {
             return;
@@ -223,7 +224,8 @@ struct Setting {
     value: String,
 }
 
-/// The settings of a config, names in lower case. Quotes are taken away; what is odd gives odd paths, which lead nowhere.
+/// The settings of a config, with names in lower case. Quotes are removed. Malformed settings yield
+/// paths that lead nowhere.
 fn settings(text: &str) -> Vec<Setting> {
     let mut found = Vec::new();
     let mut section = String::new();
@@ -256,7 +258,7 @@ fn settings(text: &str) -> Vec<Setting> {
 }
 
 fn read(path: &Path) -> Option<String> {
-    // What is named may be a pipe that a run left there: opening it must not wait for a writer.
+    // The named file may be a pipe that a run left there: opening it must not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {

@@ -1,4 +1,4 @@
-//! Identity of files: what was pinned, and whether it is still the same.
+//! The identity of pinned files, and the check that they are unchanged.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,11 +13,11 @@ use crate::known::{
     HashLimitReached, Writers, is_young, known_content, read_sha256, times_tell_at,
 };
 
-/// A file as it was when the plan was made.
+/// A file in its state when the plan was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PinnedFile {
-    /// The path as found.
+    /// The path by which the file was found.
     pub found: String,
     pub canonical: String,
     pub device: u64,
@@ -25,12 +25,12 @@ pub struct PinnedFile {
     pub size: u64,
     pub mtime_ns: i64,
     pub ctime_ns: i64,
-    /// The hash of the content, where the running user could alter the file.
+    /// The hash of the content, if the running user could change the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sha256: Option<String>,
 }
 
-/// What is no longer as it was.
+/// The part of a plan that is no longer as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Drift {
     #[error("{0} is gone")]
@@ -78,7 +78,7 @@ impl From<AccountError> for Drift {
 }
 
 impl PinnedFile {
-    /// Pins a resolved file as it is now.
+    /// Pins a resolved file in its present state.
     pub fn of(executable: &Executable) -> Result<Self, Drift> {
         let path = executable.canonical.as_str();
         let file = open_regular(path).map_err(|error| Drift::of(path, &error));
@@ -93,7 +93,7 @@ impl PinnedFile {
                 };
                 (metadata, sha256)
             }
-            // Executable but not readable: its identity is all there is to pin.
+            // The file is executable but not readable, so only its identity can be pinned.
             Err(Drift::Unreadable { .. }) if !executable.mutable => {
                 let metadata = std::fs::metadata(path).map_err(|error| Drift::of(path, &error))?;
                 (metadata, None)
@@ -116,18 +116,19 @@ impl PinnedFile {
         }
     }
 
-    /// Pins a file by its content. The content is always read, even where only root could alter it.
+    /// Pins a file by its content, which is always read, even if only root could change it.
     pub fn with_content(executable: &Executable) -> Result<Self, Drift> {
         let path = executable.canonical.as_str();
         let drift = |error: io::Error| Drift::of(path, &error);
         let file = open_regular(path).map_err(drift)?;
-        // First: what is written while it is read does not go with these times.
+        // The metadata is read first: a write during the reading of the content does not match
+        // these times.
         let metadata = file.metadata().map_err(drift)?;
         let sha256 = read_sha256(&file).map_err(drift)?;
         Ok(Self::new(executable, &metadata, Some(sha256)))
     }
 
-    /// Checks that the path as found still leads to the same file with the same content.
+    /// Checks that the found path still leads to the same file with the same content.
     pub fn check(&self) -> Result<(), Drift> {
         self.check_marks()?;
         let path = self.canonical.as_str();
@@ -142,7 +143,7 @@ impl PinnedFile {
         Ok(())
     }
 
-    /// The same, but the content is read only where the times might not tell of a change.
+    /// Like [`Self::check`], but reads the content only if the times might not reveal a change.
     pub fn check_again(&self) -> Result<(), Drift> {
         let path = self.canonical.as_str();
         let tells = !is_young(self.ctime_ns)
@@ -154,7 +155,7 @@ impl PinnedFile {
         }
     }
 
-    /// Checks that the path as found still leads to the same file, with the same size and times.
+    /// Checks that the found path still leads to the same file with the same size and times.
     pub fn check_marks(&self) -> Result<(), Drift> {
         let now =
             std::fs::canonicalize(&self.found).map_err(|error| Drift::of(&self.found, &error))?;
@@ -170,7 +171,7 @@ impl PinnedFile {
         self.check_metadata(&metadata)
     }
 
-    /// Checks an opened file, so that nothing can be swapped between the check and its use.
+    /// Checks an opened file, so that it cannot be replaced between the check and its use.
     pub fn check_metadata(&self, metadata: &Metadata) -> Result<(), Drift> {
         if (metadata.dev(), metadata.ino()) != (self.device, self.inode) {
             return Err(Drift::Replaced(self.canonical.clone()));
@@ -190,8 +191,7 @@ fn nanoseconds(seconds: i64, rest: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// Opens a regular file for reading. A FIFO or device that was put there never blocks and is
-/// never read.
+/// Opens a regular file for reading. A FIFO or device in its place never blocks and is never read.
 pub(crate) fn open_regular(path: &str) -> io::Result<File> {
     let flags =
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -206,7 +206,7 @@ pub(crate) fn open_regular(path: &str) -> io::Result<File> {
     }
 }
 
-/// The content of a regular file at a canonical path, if it can be read within the limits.
+/// The hash of a regular file at a canonical path, if it can be read within the limits.
 pub(crate) fn content_sha256(path: &str) -> Option<String> {
     let file = open_regular(path).ok()?;
     Some(known_content(&file, Writers::Possible).ok()?.sha256)

@@ -1,18 +1,18 @@
-//! What the first bytes of a file say.
+//! Determines the kind of a file from its first bytes.
 
 use crate::walk::{file_type, is_same_file};
 use interlock_programs::FileKind;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
-/// Enough for every header here; the PE header, which may stand anywhere, is mostly in it too.
+/// Enough for every header here, and usually also for the PE header, which may be anywhere.
 const HEAD: usize = 512;
 
-/// The kind of the regular file at `canonical`, which must still be the one that `expected`
-/// describes. Whatever cannot be read, or is another file by now, is [`FileKind::Unknown`].
+/// The kind of the regular file at `canonical`, which must still be the file that `expected`
+/// describes. [`FileKind::Unknown`] if it cannot be read or is another file by now.
 ///
-/// Never waits and never takes part in anything: a FIFO or device that was put there meanwhile
-/// is opened without blocking, without becoming the controlling terminal, and is not read.
+/// This function never blocks and has no side effects: a FIFO or device in the file's place is
+/// opened without blocking, does not become the controlling terminal, and is not read.
 pub(crate) fn kind(canonical: &[u8], expected: &Stat) -> FileKind {
     let Some(file) = open(canonical) else {
         return FileKind::Unknown;
@@ -31,10 +31,10 @@ pub(crate) fn kind(canonical: &[u8], expected: &Stat) -> FileKind {
     })
 }
 
-/// So much of the first line the kernel reads; longer ones are not followed.
+/// The kernel reads this much of the first line; longer lines are not followed.
 const SCRIPT_LINE: usize = 256;
 
-/// What stands behind `#!` in the regular file at `canonical`, as far as the kernel reads it.
+/// The text after `#!` in the regular file at `canonical`, as far as the kernel reads it.
 pub(crate) fn script_line(canonical: &[u8]) -> Option<String> {
     let file = open(canonical)?;
     let stat = rustix::fs::fstat(&file).ok()?;
@@ -46,7 +46,7 @@ pub(crate) fn script_line(canonical: &[u8]) -> Option<String> {
     let line = head[..length].strip_prefix(b"#!")?;
     let line = match line.iter().position(|byte| *byte == b'\n') {
         Some(end) => &line[..end],
-        // The kernel refuses or cuts what has no end here.
+        // The kernel refuses or cuts a line without an end here.
         None if length == SCRIPT_LINE => return None,
         None => line,
     };
@@ -60,7 +60,7 @@ fn open(path: &[u8]) -> Option<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
-/// Decides from the first bytes. `read_four` reads four bytes at an offset behind them.
+/// Decides by the first bytes. `read_four` reads four bytes at a later offset.
 fn kind_of(head: &[u8], read_four: impl Fn(u64) -> Option<[u8; 4]>) -> FileKind {
     if head.starts_with(b"#!") {
         return FileKind::Script;
@@ -81,13 +81,14 @@ fn kind_of(head: &[u8], read_four: impl Fn(u64) -> Option<[u8; 4]>) -> FileKind 
     }
 }
 
-/// A universal Mach-O and a Java class start alike. Next comes the number of architectures
-/// here, and the class file's version there, whose major part was never below 45.
+/// Whether this is a universal Mach-O. A Java class starts with the same bytes. They are followed
+/// by the number of architectures or by the class file's version, whose major part was never below
+/// 45.
 fn is_universal_mach_o(head: &[u8]) -> bool {
     four_at(head, 4).is_some_and(|bytes| (1..45).contains(&u32::from_be_bytes(bytes)))
 }
 
-/// A DOS program alone is not one that we know; the header that it points to decides.
+/// A plain DOS program does not count. The header that it points to decides.
 fn is_portable_executable(head: &[u8], read_four: impl Fn(u64) -> Option<[u8; 4]>) -> bool {
     let Some(pointer) = four_at(head, 0x3c).map(u32::from_le_bytes) else {
         return false;
@@ -102,7 +103,7 @@ fn four_at(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// How many bytes could be read; an error counts as the end.
+/// The number of bytes read. An error counts as the end.
 fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> usize {
     rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset)).unwrap_or(0)
 }

@@ -1,11 +1,13 @@
-//! The content of files that were read before: who has not been written to since has the same.
+//! Remembers the content of files that were read: a file that was not written to since has the same
+//! content.
 //!
-//! A file's times tell of every write, if they are old enough: two writes within one tick of the
-//! clock have the same. They do not tell of writes through a memory mapping that was there before:
-//! who must be sure keeps writers away, both when the content is read and when it is known again.
+//! A file's times reveal every write, if they are old enough: two writes within one tick of the
+//! clock have the same times. They do not reveal writes through a memory mapping that existed
+//! before. A caller that must be sure keeps writers away, both when the content is read and when it
+//! is recalled.
 //!
-//! All of this holds on some file systems only, and only as long as the mount is there: what lies
-//! on a device can be altered while it is mounted nowhere.
+//! All of this only holds on some file systems, and only while the mount exists: the content of a
+//! device can be changed while it is not mounted.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,27 +21,26 @@ use sha2::{Digest as _, Sha256};
 
 use crate::identity::hex;
 
-/// Longer than any file system's clock stands still.
+/// Longer than a tick of any file system's clock.
 const YOUNG: Duration = Duration::from_secs(3);
 
-/// So many files are remembered; the one that was not asked for the longest time goes.
+/// How many files are remembered. Beyond that, the least recently used one is forgotten.
 const MOST_KNOWN: usize = 64;
 
-/// The file systems on which no content changes without a time that changes, by the number that
-/// `statfs` gives. All others may hold others' content under the same times.
+/// The file systems on which no content changes without a change of times, by their number in
+/// `statfs`. On all others, content may change under the same times.
 const TELLING: [(&str, u64); 2] = [
-    // ext2 and ext3 have the same number. A mapping tells of its first write.
+    // ext2 and ext3 have the same number. The first write through a mapping changes the times.
     ("ext4", 0xef53),
-    // The same.
+    // As with ext4.
     ("btrfs", 0x9123_683e),
-    // Not tmpfs: a mapping that was read first tells of no write.
-    // Not overlayfs: it is as its upper layer is, which can be a tmpfs.
-    // Not XFS: its owner can exchange a file's content with another's, and the times stay
-    // (XFS_IOC_SWAPEXT).
+    // Not tmpfs: writes through a mapping that was read first do not change the times. Not
+    // overlayfs: it behaves like its upper layer, which can be a tmpfs. Not XFS: a file's owner can
+    // exchange its content with another file's without changing the times (XFS_IOC_SWAPEXT).
     // Nothing that another machine or program serves.
 ];
 
-/// Not in rustix: the number of a mount that no other will ever have (Linux 6.8).
+/// Not in rustix: requests a mount id that is never reused (Linux 6.8).
 const MNT_ID_UNIQUE: u32 = 0x4000;
 
 static KNOWN: Mutex<VecDeque<KnownFile>> = Mutex::new(VecDeque::new());
@@ -48,7 +49,7 @@ static KNOWN: Mutex<VecDeque<KnownFile>> = Mutex::new(VecDeque::new());
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writers {
     Possible,
-    /// The caller has a lease on the file.
+    /// The caller holds a lease on the file.
     KeptAway,
 }
 
@@ -60,10 +61,10 @@ struct KnownFile {
     hash: String,
 }
 
-/// By what a file is known again.
+/// The marks by which a file is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileMark {
-    /// None where it could be another mount of the same number by now: then nothing is known.
+    /// `None` if the mount's id may have been reused. Such a file is not remembered.
     mount: Option<u64>,
     device: (u32, u32),
     inode: u64,
@@ -95,14 +96,14 @@ impl FileMark {
     }
 }
 
-/// The mount of this process's root, by the number that older systems give.
+/// The id of this process's root mount, as older systems report it.
 static ROOT_MOUNT: LazyLock<Option<u64>> = LazyLock::new(|| {
     let found = rustix::fs::statx(CWD, "/", AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     has(&found, StatxFlags::MNT_ID.bits()).then_some(found.stx_mnt_id)
 });
 
-/// The number of a mount, if it will never be another's. Older systems give a number again as soon
-/// as it is free; only that of the root stays, since this process keeps it busy.
+/// The id of a mount, if it is never reused. Older systems reuse an id as soon as it is free; only
+/// the id of the root mount stays, because this process keeps it busy.
 fn lasting_mount(found: &Statx, root: Option<u64>) -> Option<u64> {
     let mount = Some(found.stx_mnt_id);
     if has(found, MNT_ID_UNIQUE) {
@@ -115,7 +116,7 @@ fn has(found: &Statx, field: u32) -> bool {
     found.stx_mask & field != 0
 }
 
-/// Whether a file's times, once they are old enough, tell of every write that comes later.
+/// Whether a file's times, once they are old enough, reveal every later write.
 fn times_tell(file_system: &StatFs) -> bool {
     // Sign and width differ between machines; the number has 32 bits.
     let number = i128::from(file_system.f_type) & 0xffff_ffff;
@@ -124,13 +125,13 @@ fn times_tell(file_system: &StatFs) -> bool {
         .any(|(_, telling)| number == i128::from(*telling))
 }
 
-/// The same for the file at a path.
+/// Whether the times of the file at a path reveal later writes.
 pub(crate) fn times_tell_at(path: &str) -> io::Result<bool> {
     Ok(times_tell(&rustix::fs::statfs(path)?))
 }
 
-/// Whether a file was changed so lately that its times do not tell of another change, or will be: a
-/// time that is yet to come says nothing either.
+/// Whether a file was changed so recently that its times would not reveal another change. A time in
+/// the future reveals nothing either.
 pub fn is_young(changed_ns: i64) -> bool {
     let Ok(nanoseconds) = u64::try_from(changed_ns) else {
         return true;
@@ -139,27 +140,27 @@ pub fn is_young(changed_ns: i64) -> bool {
     changed.elapsed().map_or(true, |age| age < YOUNG)
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownContent {
     pub sha256: String,
-    /// The file's times, once they are old enough, tell of every write that comes later.
+    /// Whether the file's times, once they are old enough, reveal every later write.
     pub times_tell: bool,
 }
 
-/// The content of a file, which is read only if it is not known.
+/// The content of a file. It is only read if it is not remembered.
 pub fn known_content(file: &File, writers: Writers) -> io::Result<KnownContent> {
     let mark = FileMark::of(file)?;
     let may_be_known = mark.mount.is_some() && !mark.is_young();
     if may_be_known && let Some(sha256) = recall(mark, writers) {
-        // Others are not remembered.
+        // Only files whose times reveal writes are remembered.
         return Ok(KnownContent {
             sha256,
             times_tell: true,
         });
     }
     let content = read_content(file)?;
-    // What was written to while it was read has another mark.
+    // A file that was written to while it was read has another mark.
     if may_be_known && content.times_tell && FileMark::of(file)? == mark {
         remember(KnownFile {
             mark,
@@ -170,7 +171,7 @@ pub fn known_content(file: &File, writers: Writers) -> io::Result<KnownContent> 
     Ok(content)
 }
 
-/// The same, read in any case.
+/// The content of a file, always read.
 pub fn read_content(file: &File) -> io::Result<KnownContent> {
     Ok(KnownContent {
         sha256: read_sha256(file)?,
@@ -178,25 +179,25 @@ pub fn read_content(file: &File) -> io::Result<KnownContent> {
     })
 }
 
-/// Limits of hashing one file: a caller that names a file must not keep the host busy.
+/// Limits for hashing one file: a caller that names a file must not keep the host busy.
 pub const MAX_HASHED_BYTES: u64 = 1 << 30;
 pub const MAX_HASHING_TIME: Duration = Duration::from_secs(5);
 
-/// A file that is too large to be held by its content.
+/// The error for a file that is too large to be bound by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is larger than 1 GiB, or reading it takes longer than 5 s")]
 pub struct HashLimitReached;
 
 impl HashLimitReached {
-    /// Whether this is why a file could not be read.
+    /// Whether this limit is the reason why a file could not be read.
     pub fn is_cause_of(error: &io::Error) -> bool {
         let cause = error.get_ref();
         cause.is_some_and(|cause| cause.downcast_ref::<Self>().is_some())
     }
 }
 
-/// The hash alone, read in any case, within the limits. By position: the descriptor's own offset
-/// stays where it is.
+/// The hash of a file, always read, within the limits. Reads by position: the descriptor's own
+/// offset does not change.
 pub fn read_sha256(file: &File) -> io::Result<String> {
     let limit = || io::Error::other(HashLimitReached);
     if file.metadata()?.len() > MAX_HASHED_BYTES {
@@ -204,7 +205,7 @@ pub fn read_sha256(file: &File) -> io::Result<String> {
     }
     let began = Instant::now();
     let mut hash = Sha256::new();
-    // Small enough to stay close to the processor.
+    // Small enough for the processor's cache.
     let mut buffer = vec![0; 32 * 1024];
     let mut offset = 0;
     loop {
@@ -220,7 +221,8 @@ pub fn read_sha256(file: &File) -> io::Result<String> {
     }
 }
 
-/// A caller that needs a lease does not accept a hash that was computed without one.
+/// Recalls a hash. A caller that needs a lease does not accept a hash that was computed without
+/// one.
 fn recall(mark: FileMark, writers: Writers) -> Option<String> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let fits = |one: &KnownFile| {

@@ -1,12 +1,12 @@
 //! The run plan: exactly what will run, with every file pinned.
 //!
-//! Answers the questions that a command line leaves to the file system. It only reads: nothing
-//! here starts, writes or removes anything, and nothing here says whether a command may run.
+//! This crate answers the questions about a command line that depend on the file system. It only
+//! reads: it starts, writes and removes nothing, and does not decide whether a command may run.
 //!
-//! Read in this order: [`FsResolver`] (look-ups as a shell makes them), `walk` (from `/` to the
-//! file, link by link, and who could change what on the way), `kind` (the first bytes), `glob`
-//! (expansion), [`Ownership`] (the same facts in words), [`Exposure`] (what could change until it
-//! is used), [`PinnedFile`] (identity), [`PlanBinding`] (the files that an approval holds),
+//! Read in this order: [`FsResolver`] (lookups as a shell makes them), `walk` (from `/` to the
+//! file, link by link, and who could change something on the way), `kind` (the first bytes), `glob`
+//! (expansion), [`Ownership`] (the same facts in words), [`Exposure`] (what could change before the
+//! use), [`PinnedFile`] (identity), [`PlanBinding`] (the files that an approval binds),
 //! [`RunPlan`].
 
 #![forbid(unsafe_code)]

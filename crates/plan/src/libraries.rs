@@ -1,10 +1,10 @@
-//! What the dynamic loader loads into a native program from places that are not the system's own.
+//! Finds the files that the dynamic loader loads into a native program from other places than the
+//! system's own.
 //!
-//! It looks where the loader looks, and in the same order: `DT_RPATH` of the object and of those
-//! that loaded it, or its `DT_RUNPATH`, then the system's directories. In a place that the running
-//! user can write, a library that is there is bound, and one that is not there must not appear.
-//! Libraries that a program opens by itself later (`dlopen`) are its own business, like every file
-//! that it reads.
+//! The search follows the loader's order: `DT_RPATH` of the object and of those that loaded it, or
+//! its `DT_RUNPATH`, then the system's directories. In a place that the running user can write, an
+//! existing library is bound, and a missing one must not appear. Libraries that a program itself
+//! opens later (`dlopen`) are its own responsibility, like every file that it reads.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,8 +14,8 @@ use crate::elf::{ElfError, ElfFacts, read};
 use crate::identity::{Drift, PinnedFile, open_regular};
 use crate::walk::walk;
 
-/// Where distributions keep the loader and libraries. For root every file is writable; these are
-/// taken as they are nevertheless, as the kernel is.
+/// Where distributions store the loader and libraries. Root can write every file; files in these
+/// directories are trusted nevertheless, like the kernel.
 const SYSTEM_DIRECTORIES: [&str; 8] = [
     "/lib",
     "/lib32",
@@ -27,27 +27,27 @@ const SYSTEM_DIRECTORIES: [&str; 8] = [
     "/usr/libx32",
 ];
 
-/// Subdirectories in which loaders look first, by what the processor can do.
+/// Subdirectories in which loaders look first, depending on the processor.
 const PROCESSOR_DIRECTORIES: [&str; 4] = ["glibc-hwcaps", "tls", "haswell", "x86_64"];
 
-/// More objects, or places that must stay empty, are not followed.
+/// At most this many objects, and places that must stay empty, are followed.
 const MAX_OBJECTS: usize = 256;
 const MAX_PLACES: usize = 2048;
 
-/// What is loaded with a program.
+/// The files that are loaded with a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadedFiles {
     /// The loader and the libraries that the running user could exchange.
     pub files: Vec<PinnedFile>,
-    /// Places that are looked at before a library is found: they must stay empty.
+    /// Places where the loader looks before it finds a library. They must stay empty.
     pub absent: Vec<String>,
-    /// Some place depends on more than can be known beforehand, or the file cannot be read.
+    /// Whether a place depends on unknown facts, or the file cannot be read.
     pub is_unknown: bool,
 }
 
 impl LoadedFiles {
-    /// The libraries of the native program at a canonical path. Anything but ELF loads nothing this
-    /// way.
+    /// The libraries of the native program at a canonical path. A file that is not ELF loads
+    /// nothing in this way.
     pub fn of(program: &str) -> Result<Self, Drift> {
         let mut search = Search::default();
         match facts(program) {
@@ -59,10 +59,10 @@ impl LoadedFiles {
     }
 }
 
-/// An object whose libraries are looked for.
+/// An object whose libraries are searched for.
 struct Object {
     facts: ElfFacts,
-    /// The directories of its own `DT_RPATH`, then of those that loaded it.
+    /// The directories of its own `DT_RPATH`, then of the objects that loaded it.
     rpath: Vec<String>,
     runpath: Vec<String>,
 }
@@ -70,7 +70,7 @@ struct Object {
 #[derive(Default)]
 struct Search {
     loaded: LoadedFiles,
-    /// Each name is loaded once, however many objects need it.
+    /// The names loaded so far. Each is loaded once, no matter how many objects need it.
     names: BTreeSet<String>,
     objects: VecDeque<Object>,
     seen_objects: usize,
@@ -84,7 +84,7 @@ impl Search {
                     self.bind(loader)?;
                 }
             } else {
-                // The kernel takes it from whatever directory the program is started in.
+                // The kernel resolves the path in the directory in which the program is started.
                 self.loaded.is_unknown = true;
             }
         }
@@ -114,7 +114,7 @@ impl Search {
             rpath = expand(&facts.rpath);
             rpath.extend_from_slice(inherited);
         }
-        // Without a directory of its own to look in, the system finds everything.
+        // Without search directories of its own, the system finds all libraries of the object.
         if !rpath.is_empty()
             || !runpath.is_empty()
             || facts.needed.iter().any(|name| name.contains('/'))
@@ -127,7 +127,7 @@ impl Search {
         }
     }
 
-    /// A list of directories, with `$ORIGIN` filled in.
+    /// A list of directories with `$ORIGIN` replaced.
     fn directories(&mut self, list: Option<&str>, origin: &str) -> Vec<String> {
         let mut directories = Vec::new();
         for entry in list.into_iter().flat_map(|list| list.split(':')) {
@@ -135,7 +135,7 @@ impl Search {
                 .replace("${ORIGIN}", origin)
                 .replace("$ORIGIN", origin);
             if !entry.starts_with('/') || entry.contains('$') || entry.contains('\0') {
-                // Relative to the directory of the run, or to the machine.
+                // The directory is relative to the run's directory, or depends on the machine.
                 self.loaded.is_unknown = true;
             } else if !directories.contains(&entry) {
                 directories.push(entry);
@@ -167,7 +167,7 @@ impl Search {
             }
             self.watch_processor_directories(directory);
             if is_there {
-                // A loader passes over what is not for this machine.
+                // A loader skips files for other machines.
                 if self.found(&place, &object.rpath)? {
                     return Ok(());
                 }
@@ -181,7 +181,7 @@ impl Search {
         });
         match system.find(|place| std::fs::metadata(place).is_ok_and(|found| found.is_file())) {
             Some(place) => self.follow_system(&place, object),
-            // Found by the loader's own cache, if at all.
+            // Only the loader's own cache can find the library.
             None => {
                 self.loaded.is_unknown |= !object.rpath.is_empty();
                 Ok(())
@@ -189,8 +189,8 @@ impl Search {
         }
     }
 
-    /// A library of the system is trusted, but what it needs is looked for in the `DT_RPATH` of
-    /// those that loaded it.
+    /// Follows a trusted library of the system: its dependencies are searched for in the `DT_RPATH`
+    /// of the objects that loaded it.
     fn follow_system(&mut self, path: &str, object: &Object) -> Result<(), Drift> {
         if object.rpath.is_empty() {
             return Ok(());
@@ -204,7 +204,7 @@ impl Search {
         Ok(())
     }
 
-    /// Binds a library and follows it; false where the loader would go on looking.
+    /// Binds a library and follows it. `false` if the loader would continue its search.
     fn found(&mut self, path: &str, rpath: &[String]) -> Result<bool, Drift> {
         let canonical = self.bind(path)?;
         match facts(&canonical) {
@@ -263,8 +263,8 @@ fn facts(path: &str) -> Result<ElfFacts, ElfError> {
     read(&file)
 }
 
-/// Whether the running user could exchange nothing on the way, or for root, whether it lies where
-/// the system keeps its libraries.
+/// Whether the running user could exchange nothing on the path. For root: whether the file is where
+/// the system stores its libraries.
 fn is_of_the_system(path: &str) -> bool {
     let Ok(walked) = walk(path) else {
         return false;

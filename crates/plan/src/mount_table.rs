@@ -1,26 +1,27 @@
-//! Which further paths of this host lead to a file or directory: a second mount of its file system, or
-//! a bind of a directory above or below it. What is hidden by its path alone would be seen through them.
+//! Finds further paths of this host to a file or directory: through a second mount of its file
+//! system, or a bind of a directory above or below it. A file that is only hidden by its path would
+//! be visible through them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The mounts of this process's namespace, as `/proc/self/mountinfo` lists them.
+/// The mounts of this process's namespace, as listed in `/proc/self/mountinfo`.
 #[derive(Debug, Clone, Default)]
 pub struct MountTable(Vec<MountRow>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MountRow {
-    /// Major and minor number of the file system, as written.
+    /// The major and minor number of the file system, as written.
     device: Vec<u8>,
-    /// What of the file system is shown.
+    /// The part of the file system that the mount shows.
     root: PathBuf,
     point: PathBuf,
 }
 
 impl MountTable {
-    /// An empty table where the system has none: then no further path is known.
+    /// Reads the table. It is empty if the system has none; then no further path is known.
     pub fn read() -> Self {
         Self::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
@@ -43,8 +44,8 @@ impl MountTable {
         self.0.iter().any(is_below)
     }
 
-    /// Every other path by which the host shows this file or directory, or a part of it. The path has
-    /// to be canonical.
+    /// Every other path by which the host shows this file or directory, or a part of it. `path`
+    /// must be canonical.
     pub fn other_paths(&self, path: &Path) -> Vec<PathBuf> {
         let Some((own, inner)) = self.place_of(path) else {
             return Vec::new();
@@ -61,7 +62,7 @@ impl MountTable {
             }
             if let Ok(rest) = inner.strip_prefix(&row.root) {
                 let other = joined(&row.point, rest);
-                // Another mount may lie over it.
+                // Another mount may cover it.
                 if other != path && identity(&other) == identity_of_path {
                     found.push(other);
                 }
@@ -74,7 +75,7 @@ impl MountTable {
         found
     }
 
-    /// The mount that shows a path, and where in its file system the path lies.
+    /// The mount that shows a path, and the path's place in its file system.
     fn place_of(&self, path: &Path) -> Option<(usize, PathBuf)> {
         let all = self.0.iter().enumerate();
         let fitting = all.filter(|(_, row)| path.starts_with(&row.point));
@@ -85,7 +86,7 @@ impl MountTable {
     }
 }
 
-/// Without a `/` at the end where nothing follows.
+/// Joins two paths without a final `/`.
 fn joined(directory: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() {
         directory.to_owned()
@@ -94,7 +95,7 @@ fn joined(directory: &Path, rest: &Path) -> PathBuf {
     }
 }
 
-/// The table writes spaces, tabs, line ends and backslashes as three octal digits.
+/// Decodes a word: the table writes spaces, tabs, line ends and backslashes as three octal digits.
 fn unescaped(word: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;

@@ -4,7 +4,7 @@ use crate::errors;
 use rustix::io::Errno;
 use serde::Serialize;
 
-/// Who owns a file, and why its path cannot be trusted, for people who ask.
+/// The owner of a file, and why its path cannot be trusted, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ownership {
@@ -12,7 +12,7 @@ pub struct Ownership {
     pub owner: u32,
     /// Its permission bits, with set-user-id, set-group-id and sticky.
     pub mode: u32,
-    /// The part of the path that an account other than root could change; `None` when the path is
+    /// The part of the path that an account other than root could change; `None` if the path is
     /// protected.
     pub why_unprotected: Option<String>,
 }
@@ -31,15 +31,15 @@ pub(crate) enum Flaw {
     WritableByGroup(u32),
     WritableByOthers,
     AccessControlList,
-    /// `..` in the path as found: its text does not say in which directory the file is, so a
+    /// The found path contains `..`: its text does not say in which directory the file is, so a
     /// pattern for that directory must not match it.
     ParentComponent,
-    /// The system would not say. In doubt, not protected.
+    /// The system did not answer. When in doubt, the path is not protected.
     Unknown(Errno),
 }
 
 impl Weakness {
-    /// One sentence without a full stop. Reads the user and group tables.
+    /// Describes the weakness in one sentence without a full stop. Reads the user and group tables.
     pub fn describe(&self) -> String {
         let path = visible(&self.path);
         match self.flaw {
@@ -75,8 +75,8 @@ fn group_name(id: u32) -> String {
         .map_or_else(|| format!("group {id}"), |name| format!("group {name}"))
 }
 
-/// Both tables have the name first and the number third. Names from a directory service are
-/// not here; the number stands in for them.
+/// Finds a name in a table. Both tables have the name first and the number third. Names of a
+/// directory service are missing; callers show the number instead.
 fn name_in_table(table: &str, id: u32) -> Option<String> {
     let text = std::fs::read(table).ok()?;
     String::from_utf8_lossy(&text).lines().find_map(|line| {

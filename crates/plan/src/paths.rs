@@ -1,13 +1,13 @@
-//! Joining paths by their text, without asking the file system.
+//! Joins paths by their text, without access to the file system.
 
-/// `name` against `base`, as an absolute path: the *path as found*.
+/// Joins `name` to `base` as an absolute path: the *path as found*.
 ///
 /// Empty components and `.` are removed, since they never change which file is meant. `..` stays:
 /// behind a symbolic link only the file system knows where it leads. A path that can only mean a
-/// directory (it ends in `/` or `/.`) keeps one `/` at its end, so that the system still refuses
-/// it for a file.
+/// directory (it ends in `/` or `/.`) keeps one final `/`, so that the system still refuses it for
+/// a file.
 ///
-/// `None` for what cannot name a file: an empty name, a NUL, or a relative path against a base
+/// `None` for a path that cannot name a file: an empty name, a NUL, or a relative path with a base
 /// that is not absolute.
 pub(crate) fn join(base: &str, name: &str) -> Option<String> {
     if name.is_empty() || name.contains('\0') {
@@ -19,12 +19,12 @@ pub(crate) fn join(base: &str, name: &str) -> Option<String> {
     is_absolute(base).then(|| clean(&[base, name]))
 }
 
-/// Starts at `/`, and is possible as a path at all.
+/// Whether the path starts at `/` and is valid.
 pub(crate) fn is_absolute(path: &str) -> bool {
     path.starts_with('/') && !path.contains('\0')
 }
 
-/// Whether `..` stands anywhere in the path.
+/// Whether the path contains `..` as a component.
 pub(crate) fn has_parent_component(path: &str) -> bool {
     path.split('/').any(|component| component == "..")
 }

@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Whether each file of a run is the one that was checked, whatever other processes do meanwhile.
+/// Whether each file of a run is certain to be the checked one, regardless of other processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum RaceFreedom {
-    /// Nothing can be exchanged.
+    /// No file can be exchanged.
     RaceFree,
-    /// These files could be exchanged; never empty.
+    /// These files could be exchanged. Never empty.
     Exposed { risks: Vec<RaceRisk> },
 }
 
@@ -27,7 +27,7 @@ impl RaceFreedom {
         matches!(self, Self::RaceFree)
     }
 
-    /// What could be exchanged, and why.
+    /// The files that could be exchanged, and why.
     pub fn risks(&self) -> &[RaceRisk] {
         match self {
             Self::RaceFree => &[],
@@ -36,8 +36,8 @@ impl RaceFreedom {
     }
 }
 
-/// One file that could be another one by the time it is used. Displays as one sentence without a
-/// full stop; the path is as the system has it, so a surface must make it visible first.
+/// A file that could be exchanged before its use. Displays as one sentence without a full stop. The
+/// path is as the system has it, so a surface must make it visible first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RaceRisk {
@@ -49,17 +49,18 @@ pub struct RaceRisk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RaceCause {
-    /// A program opens it by its path, and another file can be put there.
+    /// A program opens the file by its path, and another file can be put there.
     PathCanChange,
-    /// A program opens it by its path, and its content can be written; no snapshot can stand in.
+    /// A program opens the file by its path, and its content can be changed; no snapshot can
+    /// replace it.
     ContentCanChange,
     /// The file system cannot keep writers away from a native program while it starts.
     NoLease,
-    /// Something could appear here, and would be used instead of a bound file.
+    /// Something could appear here and would be used instead of a bound file.
     CanAppear,
-    /// Only a handler of the kernel knows its format, and opens it by its path.
+    /// Only a handler of the kernel knows the format and opens the file by its path.
     UnknownFormat,
-    /// The dynamic loader looks for libraries in places that cannot be followed.
+    /// The dynamic loader searches for libraries in places that cannot be followed.
     LibrariesUnknown,
 }
 

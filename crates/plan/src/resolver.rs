@@ -1,4 +1,4 @@
-//! Look-ups on the real file system, as a shell and the kernel make them.
+//! Lookups in the real file system, as a shell and the kernel make them.
 
 use crate::destination;
 use crate::errors::{is_unreachable, reason};
@@ -17,8 +17,8 @@ use std::path::Path;
 
 /// Answers from the file system of this machine, for the effective user of this process.
 ///
-/// It holds no state and no cache: each answer is as new as the question, and may be old by the
-/// time it is used. What runs must be opened and compared again.
+/// The resolver has no state and no cache: each answer is as new as the question, and may be
+/// outdated when it is used. Files that run must be opened and compared again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FsResolver {
     path: Vec<String>,
@@ -26,9 +26,9 @@ pub struct FsResolver {
 }
 
 impl FsResolver {
-    /// Directories that are not absolute are left out. So is the empty one, which to a shell is
-    /// the working directory: a name never means a file that happens to lie there. A home that
-    /// is not absolute counts as unknown.
+    /// Makes a resolver for these directories. Directories that are not absolute are ignored. So is
+    /// the empty one, which means the working directory to a shell: a name never means a file that
+    /// happens to be there. A home that is not absolute counts as unknown.
     pub fn new(path_directories: impl IntoIterator<Item = String>, home: Option<String>) -> Self {
         Self {
             path: path_directories
@@ -39,18 +39,18 @@ impl FsResolver {
         }
     }
 
-    /// From the value of the variable `PATH`.
+    /// Makes a resolver from the value of the variable `PATH`.
     pub fn from_path_value(value: &str, home: Option<String>) -> Self {
         Self::new(value.split(':').map(str::to_owned), home)
     }
 
-    /// The directories that are searched, in order.
+    /// The searched directories, in order.
     pub fn path(&self) -> &[String] {
         &self.path
     }
 
-    /// Who owns the file at an absolute `path`, and why the path is not protected. `None` when
-    /// it leads to nothing.
+    /// The owner of the file at an absolute `path`, and why the path is not protected. `None` if it
+    /// leads to nothing.
     pub fn ownership(&self, path: &str) -> Option<Ownership> {
         let walk = paths::is_absolute(path).then(|| walk(path).ok())??;
         Some(Ownership {
@@ -74,8 +74,8 @@ impl FsResolver {
         }
     }
 
-    /// Through PATH, like `execvp`: what is no regular file, may not be executed or cannot be
-    /// reached is passed over.
+    /// Searches PATH like `execvp`: skips everything that is not a regular file, may not be
+    /// executed or cannot be reached.
     fn search_path(&self, name: &str) -> Lookup {
         let mut not_executable = None;
         for directory in &self.path {
@@ -88,7 +88,7 @@ impl FsResolver {
                 Err(Probe::NotExecutable) => {
                     not_executable.get_or_insert(Missing::NotExecutable(found));
                 }
-                // The name might be here. Taking a later one would be a guess.
+                // The name may be in this directory. Using a later one would be a guess.
                 Err(Probe::Failed(error)) => return Lookup::Missing(unreadable(found, error)),
             }
         }
@@ -128,7 +128,7 @@ impl Resolver for FsResolver {
     }
 
     fn script_line(&self, script: &Executable) -> Option<String> {
-        // A line that cannot be read names no interpreter: nothing can be bound to it.
+        // A line that cannot be read names no interpreter, so nothing can be bound to it.
         Some(script_line(script.canonical.as_bytes()).unwrap_or_default())
     }
 
@@ -183,7 +183,7 @@ enum Want {
     File,
 }
 
-/// Why a path is not what was wanted.
+/// Why a path is not the requested kind of file.
 enum Probe {
     Unreachable(Errno),
     NotAFile,
@@ -206,8 +206,8 @@ fn look_up(path: &str, cwd: &str, want: Want) -> Lookup {
     }
 }
 
-/// Asks the kernel, which knows capabilities, access control lists and `noexec` mounts. Root
-/// may execute what has any execute bit.
+/// Asks the kernel, which knows capabilities, access control lists and `noexec` mounts. Root may
+/// execute a file with any execute bit.
 fn probe(found: &str, want: Want) -> Result<Stat, Probe> {
     let stat = rustix::fs::stat(found).map_err(|error| {
         if is_unreachable(error) {
@@ -230,9 +230,9 @@ fn probe(found: &str, want: Want) -> Result<Stat, Probe> {
     Ok(stat)
 }
 
-/// Everything about a file that the kernel found. `stat` is the kernel's answer for `found`:
-/// our own walk must end at the same file. It does not for the links of `/proc` whose text is
-/// not where they lead, and such a file has no path that could be shown or bound.
+/// Describes a found file. `stat` is the kernel's answer for `found`, and this crate's own walk
+/// must end at the same file. It does not for the links of `/proc` whose text differs from their
+/// target; such a file has no path that could be shown or bound.
 fn describe(found: String, stat: &Stat) -> Lookup {
     let PathWalk {
         canonical,

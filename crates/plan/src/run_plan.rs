@@ -1,5 +1,5 @@
-//! The run plan: the canonical, immutable description of one run. What is shown, stored, approved
-//! and run is this value; its digest names it.
+//! The run plan: the canonical, immutable description of one run. This value is what is shown,
+//! stored, approved and run; its digest names it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct RunPlan {
     pub agent_id: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session_key: Option<String>,
-    /// The user that the run has, where that is not the user of the process that starts it.
+    /// The user of the run, if it differs from the user of the process that starts it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub account: Option<PlanAccount>,
     /// The command as the caller wrote it.
@@ -29,55 +29,55 @@ pub struct RunPlan {
     pub program: PlanProgram,
     pub cwd: PinnedDirectory,
     /// Every directory that a `cd` of the line enters, in the order of the line. A command whose
-    /// directory is neither the `cwd` nor one of these does not start.
+    /// directory is neither `cwd` nor one of these does not start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<PinnedDirectory>,
-    /// Files that the system loads into an executable from a place that the running user can
-    /// write: its dynamic loader, and libraries beside it.
+    /// Files that the system loads into an executable from a place that the running user can write:
+    /// its dynamic loader, and libraries beside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<PinnedFile>,
-    /// Programs that load libraries from places which depend on more than the plan says.
+    /// Programs that load libraries from places that the plan cannot determine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_libraries: Vec<String>,
-    /// What an approval of this plan holds on to.
+    /// The files and places that an approval of this plan binds.
     pub binding: PlanBinding,
-    /// The whole environment of the run, after the rules; nothing else is inherited.
+    /// The whole environment of the run, after the rules. Nothing else is inherited.
     pub env: BTreeMap<String, String>,
-    /// The names in `env` that the call set; the host gave the others. An approver reads these with
+    /// The names in `env` that the call set; the host set the others. An approver reads them with
     /// their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pty: Option<PtySize>,
     pub stdin: PlanStdin,
-    /// The whole tree is ended after this time.
+    /// The limit after which the whole tree is ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<u64>,
     /// Whether a file could be exchanged between the last check and its use, for the approver.
-    /// `None` where no approver is asked: then only the result says it.
+    /// `None` if no approver is asked: then only the result says it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub race_freedom: Option<RaceFreedom>,
     /// What keeps the run away from Interlock itself. A plan without this field is shielded.
     #[serde(default)]
     pub shield: PlanShield,
-    /// What confines the run. `None` is a run on the host.
+    /// What confines the run. `None` means a run on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxPlan>,
-    /// How far the run leaves the sandbox that its conversation has. A plan without this field leaves
-    /// none.
+    /// How far the run leaves the sandbox of its conversation. A plan without this field does not
+    /// leave it.
     #[serde(default, skip_serializing_if = "Elevation::is_off")]
     pub elevated: Elevation,
-    /// The run inside that this one repeats outside.
+    /// The sandboxed run that this run repeats outside of the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<PlanRetry>,
 }
 
-/// Whether the run lives in namespaces in which Interlock's state directory, sockets and processes
-/// do not exist, and if not, why not.
+/// Whether the run has namespaces in which Interlock's state directory, sockets and processes do
+/// not exist; if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanShield {
-    /// Mount and PID namespaces that belong to a user namespace: an ordinary user cannot undo them.
+    /// Mount and PID namespaces that belong to a user namespace. An ordinary user cannot undo them.
     #[default]
     User,
     /// Mount and PID namespaces of root, which can undo them.
@@ -86,9 +86,9 @@ pub enum PlanShield {
     Without,
     /// The owner switched the shield off.
     Off,
-    /// This system offers no namespaces for it.
+    /// This system offers no namespaces for the shield.
     Unavailable,
-    /// The run is in a sandbox, which keeps it away from Interlock and from more.
+    /// The run is in a sandbox, which keeps it away from Interlock and from other things.
     Sandbox,
 }
 
@@ -98,7 +98,7 @@ impl PlanShield {
         matches!(self, Self::User | Self::Root)
     }
 
-    /// What prompts, results and audit records say.
+    /// The description in prompts, results and audit records.
     pub fn words(self) -> &'static str {
         match self {
             Self::User => "shielded",
@@ -121,7 +121,7 @@ impl std::fmt::Display for PlanShield {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PlanProgram {
-    /// By Interlock itself: no shell sees the text.
+    /// Interlock itself starts the programs: no shell sees the text.
     Direct { pipelines: Vec<PlanPipeline> },
     /// `SHELL [options] -c -- TEXT`, never a login or interactive shell.
     Shell {
@@ -129,28 +129,28 @@ pub enum PlanProgram {
         options: Vec<String>,
         text: String,
     },
-    /// The same with the shell of a sandbox that shows another system than this one. No file of this
-    /// host stands for it: the id of the image says which one it is.
+    /// Like `Shell`, with the shell of a sandbox that shows another system than this one. No file
+    /// of this host identifies that shell; the id of the image does.
     Inside {
-        /// As the run sees it.
+        /// The path as the run sees it.
         shell: String,
         options: Vec<String>,
         text: String,
     },
 }
 
-/// Commands joined by pipes, and what comes after them.
+/// Commands joined by pipes, and the connector after them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanPipeline {
     pub stages: Vec<PlanStage>,
-    /// `time` in front: how long it took is written to standard error.
+    /// `time` precedes the pipeline: its duration is written to standard error.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timed: Option<TimeFormat>,
     pub next: PlanNext,
 }
 
-/// What stands between a pipeline and the next one. A list that ends in `Background` goes to the
+/// The connector between a pipeline and the next one. A list that ends in `Background` goes to the
 /// background as a whole, back to the last `Sequence` or `Background`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -181,32 +181,33 @@ pub struct PlanStage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PlanAction {
-    /// A program from its pinned file. `argv[0]` is what it is called.
+    /// Starts a program from its pinned file. `argv[0]` is the program's name for itself.
     Execute {
         executable: PinnedFile,
         argv: Vec<String>,
-        /// Set for this program only.
+        /// Set only for this program.
         env: Vec<(String, String)>,
         cwd: String,
-        /// Files that it will read or start and that are judged too: the script of a shell, the
-        /// program behind a wrapper. They stand in `argv` by their absolute path.
+        /// Files that the program will read or start and that were judged too: the script of a
+        /// shell, or the program behind a wrapper. `argv` contains their absolute paths.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         passes_on: Vec<PinnedFile>,
-        /// Paths in `argv` that an entry was judged by. They must lead there still when it starts.
+        /// Paths in `argv` by which an entry was judged. They must still lead to the same place at
+        /// the start.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         paths: Vec<PinnedPath>,
     },
-    /// One of Interlock's own: `cd : true false pwd test [`.
+    /// A builtin of Interlock: `cd : true false pwd test [`.
     Builtin {
         name: String,
         arguments: Vec<String>,
         cwd: String,
     },
-    /// What `sh -c TEXT` says, with its own working directory and exit status.
+    /// The content of `sh -c TEXT`, with its own working directory and exit status.
     Group { pipelines: Vec<PlanPipeline> },
 }
 
-/// Touches no file but `/dev/null`.
+/// A redirection, which can touch no file but `/dev/null`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanRedirection {
@@ -243,7 +244,7 @@ pub struct PtySize {
 #[serde(rename_all = "lowercase")]
 pub enum PlanStdin {
     Null,
-    /// Kept open for later writing. A terminal is always writable.
+    /// Stays open for later writing. A terminal is always writable.
     Pipe,
 }
 
@@ -274,9 +275,9 @@ impl std::fmt::Display for PlanDigest {
 }
 
 impl RunPlan {
-    /// The name of exactly this plan: every field counts, in a fixed order.
+    /// The digest that names exactly this plan: every field counts, in a fixed order.
     pub fn digest(&self) -> PlanDigest {
-        // Plain data with string keys: serialization cannot fail.
+        // Serialization cannot fail: the plan is plain data with string keys.
         let canonical = serde_json::to_vec(self).unwrap_or_default();
         let mut hash = Sha256::new();
         hash.update(b"interlock run plan v1\0");
@@ -285,13 +286,13 @@ impl RunPlan {
     }
 
     /// Gives the calling thread the file access rights of the run's user until the result is
-    /// dropped: to look at files as the run will.
+    /// dropped, so that it sees files as the run will.
     pub fn assume_account(&self) -> Result<Option<AssumedAccount>, Drift> {
         let account = self.account.as_ref();
         Ok(account.map(PlanAccount::assume).transpose()?)
     }
 
-    /// The files that are executed, in the order of the plan, groups included.
+    /// The executed files, in the order of the plan, including groups.
     pub fn executables(&self) -> Vec<&PinnedFile> {
         let mut found = Vec::new();
         if let PlanProgram::Shell { shell, .. } = &self.program {
@@ -308,7 +309,7 @@ impl RunPlan {
         found
     }
 
-    /// The files that are passed on to what is executed; those open them by path.
+    /// The files that are passed on to executed programs, which open them by path.
     pub fn passed_on(&self) -> Vec<&PinnedFile> {
         let mut found = Vec::new();
         self.each_action(|action| {
@@ -319,14 +320,14 @@ impl RunPlan {
         found
     }
 
-    /// The files of the plan besides its binding: what is executed, passed on and loaded.
+    /// The files of the plan besides its binding: executed, passed on and loaded files.
     pub fn pinned_files(&self) -> impl Iterator<Item = &PinnedFile> {
         let executed = self.executables().into_iter().chain(self.passed_on());
         executed.chain(&self.libraries)
     }
 
-    /// Whether the plan pins a file with exactly this content. A file without a hash is one that
-    /// the running user cannot alter.
+    /// Whether the plan pins a file with exactly this content. The running user cannot change a
+    /// file without a hash.
     pub fn holds_content(&self, path: &str, sha256: &str) -> bool {
         let bound = self.binding.files.iter().map(|bound| &bound.file);
         let mut files = bound.chain(self.pinned_files());
@@ -336,18 +337,18 @@ impl RunPlan {
         })
     }
 
-    /// The directories that the run uses: the working directory, then those that a `cd` enters.
+    /// The directories of the run: the working directory, then those that a `cd` enters.
     pub fn all_directories(&self) -> impl Iterator<Item = &PinnedDirectory> {
         std::iter::once(&self.cwd).chain(&self.directories)
     }
 
-    /// The pinned directory that a command names by its canonical path.
+    /// The pinned directory with this canonical path.
     pub fn directory_at(&self, canonical: &str) -> Option<&PinnedDirectory> {
         self.all_directories()
             .find(|directory| directory.canonical == canonical)
     }
 
-    /// Looks at every action in the order of the plan, groups and their members included.
+    /// Visits every action in the order of the plan, including groups and their members.
     pub fn each_action<'a>(&'a self, mut look: impl FnMut(&'a PlanAction)) {
         let PlanProgram::Direct { pipelines } = &self.program else {
             return;

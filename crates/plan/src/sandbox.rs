@@ -1,5 +1,6 @@
-//! The sandbox of a run: the one value that the run, `explain`, prompts and audit records use. It is
-//! part of the plan and of its digest, so that what was judged and approved is what confines.
+//! The sandbox of a run: the value that the run, `explain`, prompts and audit records share. It is
+//! part of the plan and of its digest, so that the judged and approved sandbox is the one that
+//! confines.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,63 +15,64 @@ pub use remote::{FarRun, SshPlan};
 pub use summary::SandboxSummary;
 
 choice! {
-    /// What sets a sandbox up.
+    /// The mechanism that makes a sandbox.
     SandboxBackend {
         /// Interlock itself, with namespaces of the kernel.
         Native = "native",
         /// The program bubblewrap makes the namespaces of a scope, and Interlock does the rest.
         Bwrap = "bwrap",
-        /// As native, with the root file system of a container that Docker Engine made.
+        /// Like `native`, with the root file system of a container that Docker Engine made.
         Docker = "docker",
-        /// As native, with the root file system of a container that Podman made.
+        /// Like `native`, with the root file system of a container that Podman made.
         Podman = "podman",
-        /// Rules of Landlock and a filter, without namespaces: for hosts that cannot make those.
+        /// Landlock rules and a filter, without namespaces: for hosts that cannot make namespaces.
         Landlock = "landlock",
         /// Another machine, by the system's ssh client.
         Ssh = "ssh",
     }
 
-    /// What of the host's files a run sees.
+    /// Which files of the host a run sees.
     SandboxView {
-        /// System directories, the workspace and what `binds` lists.
+        /// System directories, the workspace and the entries of `binds`.
         Minimal = "minimal",
         /// The whole root, read-only, without the paths of the mask table.
         Host = "host",
     }
 
-    /// What a run may do with the workspace.
+    /// The access of a run to the workspace.
     WorkspaceAccess {
-        /// It sees a scratch workspace instead.
+        /// The run sees a scratch workspace instead.
         None = "none",
         Ro = "ro",
         Rw = "rw",
-        /// It changes a layer of its own over the workspace, which is committed when the run ends.
+        /// The run changes its own layer over the workspace, which is committed when the run ends.
         Cow = "cow",
     }
 
     /// Which Unix sockets a run may use.
     UnixSockets {
-        /// Those that it makes itself.
+        /// Sockets that the run makes itself.
         Own = "own",
         /// Only pairs of stream sockets.
         None = "none",
     }
 
-    /// What becomes of the changes that a run makes.
+    /// What happens to the changes of a run.
     SandboxEffects {
-        /// They are made, or committed when the run ends.
+        /// They take effect at once, or are committed when the run ends.
         Direct = "direct",
-        /// They are committed only if an approver allows exactly these.
+        /// They are only committed if an approver allows exactly these changes.
         Preview = "preview",
     }
 
     /// Which programs the processes of a run may start.
     SandboxTree {
-        /// All that the view shows.
+        /// All programs that the view shows.
         Off = "off",
-        /// All that the view shows, but for those that deny rules name; each is recorded.
+        /// All programs that the view shows, except those that deny rules name. Each start is
+        /// recorded.
         Log = "log",
-        /// Those that the plan lists, held by the kernel.
+        /// The programs that the plan lists, enforced by the kernel.
         Enforce = "enforce",
     }
 }
@@ -87,11 +89,11 @@ mod summary;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SandboxPlan {
     pub backend: SandboxBackend,
-    /// What shares this sandbox, in words: `agent main`.
+    /// The sharers of this sandbox, in words: `agent main`.
     pub scope: String,
-    /// The name of the scope's directory: a hash, since ids never become paths.
+    /// The name of the scope's directory: a hash, since ids must never become paths.
     pub scope_id: String,
-    /// On the host. A run holds it, so that it is not removed meanwhile.
+    /// The scope's directory on the host. A run holds it, so that it is not removed meanwhile.
     pub scope_directory: String,
     pub view: SandboxView,
     pub workspace_access: WorkspaceAccess,
@@ -100,35 +102,35 @@ pub struct SandboxPlan {
     pub user: SandboxUser,
     /// The working directory as the run sees it.
     pub cwd: String,
-    /// What the run sees, in the order in which it is mounted.
+    /// The mounts of the run, in the order of mounting.
     pub mounts: Vec<SandboxMount>,
     pub unix_sockets: UnixSockets,
-    /// Which hosts a run reaches. `None` is a loopback alone.
+    /// The hosts that a run reaches. `None` means only a loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<SandboxNetworkRules>,
     pub limits: SandboxLimits,
-    /// With `tree: enforce`, the files that a run may execute, as it sees them, and directories of such
-    /// files. `None`: all that it sees.
+    /// With `tree: enforce`, the files that a run may execute, as it sees them, and directories of
+    /// such files. `None` means all files that it sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executables: Option<Vec<String>>,
-    /// With `tree: log`, and in a preview: the programs that a run starts are recorded, and these are
-    /// refused. `None`: they are not recorded.
+    /// With `tree: log`, and in a preview: the started programs are recorded, and these ones
+    /// refused. `None` means that they are not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_log: Option<ProgramLogRules>,
-    /// Whether the run is a preview, whose changes an approver decides about.
+    /// Whether the run is a preview, about whose changes an approver decides.
     #[serde(
         default = "SandboxEffects::direct",
         skip_serializing_if = "SandboxEffects::is_direct"
     )]
     pub effects: SandboxEffects,
-    /// Paths of the workspace that the owner protects besides the usual ones. They count when the
-    /// changes of a run are committed, and where a run writes directly they are named.
+    /// Workspace paths that the owner protects besides the default ones. They count when the
+    /// changes of a run are committed; where a run writes directly, they are named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
-    /// Whose root file system a run sees in place of the host's system directories.
+    /// The container whose root file system a run sees in place of the host's system directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerPlan>,
-    /// The machine on which runs are carried out, where that is another one.
+    /// The machine on which runs are carried out, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh: Option<SshPlan>,
 }
@@ -145,14 +147,14 @@ impl SandboxEffects {
 }
 
 impl SandboxPlan {
-    /// Whether runs see another system than that of this host: no file of this host says what their
-    /// programs are.
+    /// Whether runs see another system than this host's, so that no file of this host identifies
+    /// their programs.
     pub fn shows_other_system(&self) -> bool {
         self.container.is_some() || self.ssh.is_some()
     }
 
-    /// The path by which a run sees a directory or file of the host, if it is shown at all: by the mount
-    /// whose source is nearest to it.
+    /// The path by which a run sees a directory or file of the host, if it is shown at all: through
+    /// the mount with the nearest source.
     pub fn path_inside(&self, host_path: &str) -> Option<String> {
         let shown = self.mounts.iter().filter_map(|mount| match mount {
             SandboxMount::Bind { source, target, .. }
@@ -168,14 +170,14 @@ impl SandboxPlan {
             .map(|(_, inside)| inside)
     }
 
-    /// The directory that runs change in a layer of their own, if there is one.
+    /// The directory that runs change in a separate layer, if there is one.
     pub fn overlay(&self) -> Option<&SandboxMount> {
         let is_overlay = |mount: &&SandboxMount| matches!(mount, SandboxMount::Overlay { .. });
         self.mounts.iter().find(is_overlay)
     }
 }
 
-/// What follows a directory in a path of the same directory or below it.
+/// The rest of a path after a directory, if the path is the directory or below it.
 fn rest_below<'a>(directory: &str, path: &'a str) -> Option<&'a str> {
     let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
@@ -191,7 +193,7 @@ pub struct SandboxUser {
     pub host_gid: u32,
 }
 
-/// What one run may use. `None` is not limited.
+/// The limits of one run. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SandboxLimits {
@@ -206,12 +208,12 @@ pub struct SandboxLimits {
     pub output_bytes: Option<u64>,
     /// The size of each private file system in memory.
     pub tmp_bytes: u64,
-    /// So much stays free on file systems of the host that the run writes to.
+    /// How much space stays free on file systems of the host that the run writes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_free_bytes: Option<u64>,
 }
 
-/// The owner that files of a mount have on the host. Inside they belong to the user of the run.
+/// The owner of a mount's files on the host. Inside, the files belong to the user of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MountOwner {
@@ -236,66 +238,66 @@ impl MountAccess {
     }
 }
 
-/// One step of what a run sees. Every path is absolute and without links.
+/// One step of the view of a run. Every path is absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum SandboxMount {
-    /// A directory or file of the host, with all that is mounted in it. It must be the one that was
-    /// checked, by device and inode.
+    /// A directory or file of the host, with everything that is mounted in it. Device and inode
+    /// must be those of the checked one.
     Bind {
         source: String,
         device: u64,
         inode: u64,
         target: String,
         access: MountAccess,
-        /// Whose files become those of the run's user, where that is another one.
+        /// The owner whose files appear as those of the run's user, if the owners differ.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<MountOwner>,
         reason: String,
     },
-    /// What the root of the scope's container holds, read-only, but for the places of other mounts.
+    /// The root of the scope's container, read-only, except for the places of other mounts.
     Image { image: String },
-    /// A directory of the host under a layer that belongs to the run alone: what the run changes is
-    /// in the layer, and the directory stays as it is. What is mounted in the directory is not shown.
+    /// A directory of the host under a layer that belongs to the run alone. The layer gets the
+    /// run's changes, and the directory stays as it is. Mounts within the directory are not shown.
     Overlay {
         source: String,
         device: u64,
         inode: u64,
         target: String,
-        /// Whose files become those of the run's user, where that is another one.
+        /// The owner whose files appear as those of the run's user, if the owners differ.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<MountOwner>,
         reason: String,
     },
-    /// A directory of the host under a layer that belongs to the scope: its runs share what they
-    /// write there, and the directory stays as it is. What is mounted in the directory is not shown.
+    /// A directory of the host under a layer that belongs to the scope. Its runs share what they
+    /// write there, and the directory stays as it is. Mounts within the directory are not shown.
     Cache {
         source: String,
         device: u64,
         inode: u64,
         target: String,
-        /// Whose files become those of the run's user, where that is another one.
+        /// The owner whose files appear as those of the run's user, if the owners differ.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<MountOwner>,
-        /// The name of its layer in the directory of the scope.
+        /// The name of the layer in the scope's directory.
         layer: String,
         reason: String,
     },
-    /// What the sandbox shows at `from`, once more.
+    /// A second place for what the sandbox shows at `from`.
     Copy {
         from: String,
         target: String,
         access: MountAccess,
         reason: String,
     },
-    /// A directory or file that the sandbox shows becomes a mount of its own: it can be neither
-    /// renamed nor replaced, and with `ro` not be written to.
+    /// Turns a shown directory or file into a separate mount: it can be neither renamed nor
+    /// replaced, and with `ro` not written to.
     Hold {
         target: String,
         access: MountAccess,
         reason: String,
     },
-    /// Nothing is to be seen here. Where there is nothing, nothing is done.
+    /// Hides a path. Does nothing if the path does not exist.
     Cover { target: String, reason: String },
     /// A private file system in memory.
     Memory {
@@ -305,14 +307,14 @@ pub enum SandboxMount {
     },
     /// A symbolic link.
     Link { target: String, to: String },
-    /// The run's own processes at `/proc`, with the paths covered that reach the system.
+    /// The run's own processes at `/proc`, with paths that reach the system covered.
     Processes,
-    /// A few devices at `/dev`, and terminals of its own.
+    /// A few devices at `/dev`, and the run's own terminals.
     Devices,
 }
 
 impl SandboxMount {
-    /// Where it is to be seen.
+    /// The path at which the run sees the mount.
     pub fn target(&self) -> &str {
         match self {
             Self::Bind { target, .. }
@@ -329,7 +331,7 @@ impl SandboxMount {
         }
     }
 
-    /// The path of the host that it shows, and whether a run can write to what it shows.
+    /// The path of the host that the mount shows, and whether a run can write to it.
     pub fn shown_source(&self) -> Option<(&str, MountAccess)> {
         match self {
             Self::Bind { source, access, .. } => Some((source, *access)),
@@ -340,7 +342,7 @@ impl SandboxMount {
         }
     }
 
-    /// How it is to be seen, in one word, and why.
+    /// The kind of the mount in one word, and its reason.
     pub fn words(&self) -> (&'static str, String) {
         match self {
             Self::Bind {

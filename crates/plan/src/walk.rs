@@ -1,38 +1,39 @@
-//! The way from `/` to a file, component by component and link by link, as the kernel goes it.
+//! Follows the way from `/` to a file, component by component and link by link, like the kernel.
 
 use crate::ownership::{Flaw, Weakness};
 use crate::paths;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
 
-/// As many symbolic links as Linux follows in one look-up.
+/// As many symbolic links as Linux follows in one lookup.
 const MAX_LINKS: usize = 40;
 
-/// The extended attribute that holds permissions beyond the mode bits.
+/// The extended attribute with permissions beyond the mode bits.
 const ACCESS_CONTROL_LIST: &str = "system.posix_acl_access";
 
-/// Where a path leads, and who could change what on the way.
+/// The target of a path, and who could change something on the way.
 #[derive(Debug)]
 pub(crate) struct PathWalk {
     /// Absolute, without links, `.` or `..`. File names are bytes.
     pub canonical: Vec<u8>,
     pub stat: Stat,
     /// The first part of the path that an account other than root could change. `None` means that
-    /// the path as given may be trusted, not that it may run.
+    /// the given path may be trusted, not that the file may run.
     pub weakness: Option<Weakness>,
-    /// The effective user could change the file's content, or put another one in its place.
+    /// Whether the effective user could change the file's content, or put another file in its
+    /// place.
     pub mutable: bool,
     /// The first directory or link of the path that the effective user, or any account but root,
     /// could change.
     pub open_way: Option<Vec<u8>>,
-    /// The same people could write to the file itself.
+    /// Whether these accounts could write to the file itself.
     pub open_content: bool,
 }
 
-/// Follows `path`, which must be absolute. What is at its end may be of any type.
+/// Follows `path`, which must be absolute. Its end may be of any type.
 ///
-/// Looks at names, so a change while it runs gives a mixed answer: a caller that opens the file
-/// must compare its identity with `stat`.
+/// The walk looks at names, so a change during the walk gives a mixed answer: a caller that opens
+/// the file must compare its identity with `stat`.
 pub(crate) fn walk(path: &str) -> Result<PathWalk, Errno> {
     let mut inspector = Inspector::new();
     if paths::has_parent_component(path) {
@@ -42,23 +43,23 @@ pub(crate) fn walk(path: &str) -> Result<PathWalk, Errno> {
     let root = rustix::fs::lstat("/")?;
     inspector.look_at(b"/", &root);
 
-    // What is still to go, the next component last.
+    // The remaining components, with the next one last.
     let mut pending: Vec<Vec<u8>> = Vec::new();
     put_in_front(&mut pending, path.as_bytes());
-    // Where we are, always without links, and what is there.
+    // The present place, always without links, and its metadata.
     let mut here = b"/".to_vec();
     let mut stat = root;
     let mut links = 0;
 
     while let Some(component) = pending.pop() {
-        // Also for the empty component after a final slash: `file/` is an error.
+        // Also applies to the empty component after a final slash: `file/` is an error.
         if file_type(&stat) != FileType::Directory {
             return Err(Errno::NOTDIR);
         }
         match component.as_slice() {
             b"" | b"." => {}
             b".." => {
-                // Everything above was looked at on the way down.
+                // Everything above was inspected on the way down.
                 let parent = here.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
                 here.truncate(parent.max(1));
                 stat = rustix::fs::lstat(here.as_slice())?;
@@ -116,7 +117,7 @@ fn put_in_front(pending: &mut Vec<Vec<u8>>, path: &[u8]) {
     pending.extend(path.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec));
 }
 
-/// Collects what the walk sees.
+/// Collects the observations of the walk.
 struct Inspector {
     user: u32,
     weakness: Option<Weakness>,
@@ -146,7 +147,7 @@ impl Inspector {
         }
     }
 
-    /// A directory, or the file at the end.
+    /// Inspects a directory, or the file at the end.
     fn look_at(&mut self, path: &[u8], stat: &Stat) {
         let mut is_open = false;
         if self.weakness.is_none()
@@ -155,7 +156,7 @@ impl Inspector {
             self.note(path, flaw);
             is_open = true;
         }
-        // The owner of a directory or file can give themselves the write bit.
+        // The owner of a directory or file can give itself the write bit.
         if (!self.mutable || self.open_way.is_none())
             && (stat.st_uid == self.user
                 || rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok())
@@ -170,7 +171,7 @@ impl Inspector {
         }
     }
 
-    /// The mode of a link means nothing, and its directory was looked at before.
+    /// Inspects a link. Its mode means nothing, and its directory was inspected before.
     fn look_at_link(&mut self, path: &[u8], stat: &Stat) {
         if stat.st_uid != 0 {
             self.note(path, Flaw::LinkOwner(stat.st_uid));
@@ -183,7 +184,8 @@ fn flaw_of(path: &[u8], stat: &Stat) -> Option<Flaw> {
     if stat.st_uid != 0 {
         return Some(Flaw::Owner(stat.st_uid));
     }
-    // The sticky bit is no help: it lets others add names, if not remove them.
+    // The sticky bit does not help: it prevents others from removing names, but not from adding
+    // them.
     if stat.st_mode & 0o002 != 0 {
         return Some(Flaw::WritableByOthers);
     }

@@ -1,4 +1,4 @@
-//! A run on a node that a person allowed: the stored plan and nothing else, once.
+//! A run on a node that an approver allowed: the stored plan and nothing else, once.
 
 use interlock_approvals::ApprovalRefusal;
 use interlock_command::display::Secrets;
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 use crate::dispatcher::Dispatcher;
 use interlock_connections::Client;
 
-/// The property of a stored question that holds the device which asked it. No surface shows it.
+/// The property of a stored request with the device that made it. No surface shows it.
 pub const ASKED_BY_DEVICE: &str = "requestedByDeviceId";
 
-/// Whether the caller says that the run was approved. Only the record can make that true.
+/// Whether the caller claims that the run was approved. Only the record can confirm that.
 pub fn is_claimed(run: &SystemRun) -> bool {
     let decision = run.approval_decision.as_deref();
     run.approved == Some(true) || matches!(decision, Some("allow-once" | "allow-always"))
 }
 
-/// The run that the record allows, with its one use taken. What the caller sent must be what was
-/// asked about; what is sent on is what was stored. Waits for the disk.
+/// Claims an approval and returns the run that it allows. The caller's request must equal the
+/// approved one; the stored plan is what is sent on. Waits for the disk.
 pub fn redeem(
     dispatcher: &Dispatcher,
     client: &Client,
@@ -35,7 +35,7 @@ pub fn redeem(
     }
     let approval = dispatcher.host.approvals().approval(id, Secrets::Masked);
     let approval = approval.map_err(|error| refused(&error))?;
-    // By its whole id, and only what was asked about another host.
+    // The approval must be named by its full id and must be for another host.
     let Some(subject) = approval.remote.filter(|_| approval.id == id) else {
         return Err(refusal::UNKNOWN_APPROVAL_ID.error());
     };
@@ -57,7 +57,7 @@ pub fn redeem(
     Ok(approved_run(plan, run, id, decision))
 }
 
-/// The run that an approval allows, by the stored plan. The approval has been claimed.
+/// The run that a claimed approval allows, by the stored plan.
 pub fn approved_run(
     plan: &SystemRunPlan,
     run: &SystemRun,
@@ -76,7 +76,7 @@ pub fn approved_run(
     }
 }
 
-/// A run by the values of its plan.
+/// A run with the values of its plan.
 pub fn planned(plan: &SystemRunPlan, run: &SystemRun) -> SystemRun {
     SystemRun {
         command: plan.argv.clone(),
@@ -89,8 +89,8 @@ pub fn planned(plan: &SystemRunPlan, run: &SystemRun) -> SystemRun {
     }
 }
 
-/// The device that asked uses the answer. Programs without a device connect anew for every step, so
-/// of them only those that act for the gateway's owner may.
+/// Checks that the device that requested the approval uses it. Programs without a device reconnect
+/// for every step, so among them only those that act for the gateway's owner may use it.
 fn check_caller(subject: &Value, requester: &str, client: &Client) -> Result<(), WireError> {
     match (subject[ASKED_BY_DEVICE].as_str(), &client.device) {
         (Some(asked), Some(uses)) if asked == uses => Ok(()),

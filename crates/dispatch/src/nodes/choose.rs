@@ -1,4 +1,4 @@
-//! Which node a call of `exec` means.
+//! Chooses the node of an `exec` call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use super::known::with_directory;
 use super::registry::Node;
 use crate::dispatcher::Dispatcher;
 
-/// Nodes that an error names: more would not be read.
+/// How many nodes an error names. No reader needs more.
 const MOST_NAMED: usize = 20;
 
 /// Nodes as an error names them.
 #[derive(Debug)]
 pub struct NodeNames {
     names: Vec<String>,
-    /// How many are not named.
+    /// The number of nodes that are not named.
     further: usize,
 }
 
@@ -117,20 +117,20 @@ impl NoNode {
     }
 }
 
-/// Who wants which node, in the order in which they are asked.
+/// The sources of a node's name, in order of precedence.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
     pub call: Option<String>,
     pub session: Option<String>,
-    /// The agent's own: it is bound to that one.
+    /// The node that the agent is bound to.
     pub bound: Option<String>,
-    /// The config of all agents.
+    /// The node in the config of all agents.
     pub usual: Option<String>,
 }
 
 impl Wishes {
-    /// The first node that call, session or config names; but no call and no session leaves the
-    /// node that its agent is bound to. Waits for the disk.
+    /// The first node that call, session or config name. A call or session must not leave the node
+    /// that its agent is bound to. Waits for the disk.
     pub fn choose(
         &self,
         dispatcher: &Dispatcher,
@@ -184,7 +184,7 @@ fn can_run(node: &Node, rules: &GatewayNodes) -> bool {
     node.check(SYSTEM_RUN, rules).is_ok()
 }
 
-/// The only one that is connected and can run commands.
+/// The only connected node that can run commands.
 fn only(dispatcher: &Dispatcher, rules: &GatewayNodes) -> Result<Arc<Node>, NoNode> {
     let connected = dispatcher.nodes.connected().into_iter();
     let mut able: Vec<Arc<Node>> = connected.filter(|node| can_run(node, rules)).collect();

@@ -1,30 +1,31 @@
-//! Which node a word means: indexes of all known nodes by id, prefix of an id, name and address.
+//! Finds the node that a word means: indexes of all known nodes by id, id prefix, name and address.
 //!
-//! A lookup costs the same with one node and with ten thousand. `known` keeps the indexes in step
-//! with the store and with the connections; nothing in here waits.
+//! A lookup costs the same with one node and with ten thousand. `known` keeps the indexes up to
+//! date with the store and the connections; nothing here waits.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A shorter text is no prefix of an id: it would match by chance.
+/// A shorter text does not count as an id prefix, because it would match by chance.
 const MIN_PREFIX: usize = 4;
 
-/// What the directory knows of a node. Everything else is read where it is shown.
+/// The facts about a node in the directory. Everything else is read where it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownNode {
     pub id: Arc<str>,
     pub name: Option<Arc<str>>,
-    /// None of a node on the gateway's own machine, and where it is not known.
+    /// `None` for a node on the gateway's own machine, or if the address is unknown.
     pub address: Option<IpAddr>,
-    /// An operator approved its commands.
+    /// Whether an operator approved its commands.
     pub is_approved: bool,
     pub is_connected: bool,
 }
 
 impl KnownNode {
-    /// The name with so much of the id that it can be named by it: a name can be another node's.
+    /// The name with enough of the id to identify the node, because another node can have the same
+    /// name.
     pub fn shown(&self) -> String {
         match &self.name {
             Some(name) if *name != self.id => {
@@ -43,14 +44,14 @@ impl KnownNode {
     }
 }
 
-/// Where a node stands in a list: by name, then by id.
+/// The position of a node in a list: by name, then by id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListKey {
     pub name: Option<Arc<str>>,
     pub id: Arc<str>,
 }
 
-/// Which nodes a list holds.
+/// Which nodes a list contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeFilter {
     All,
@@ -61,11 +62,11 @@ pub enum NodeFilter {
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotNamed<'a> {
     Unknown,
-    /// All that it could mean, in the order of lists.
+    /// All nodes that the word could mean, in the order of lists.
     Ambiguous(Vec<&'a KnownNode>),
 }
 
-/// All nodes that are known: paired, connected, or both.
+/// All known nodes: paired, connected, or both.
 #[derive(Debug, Default)]
 pub struct NodeDirectory {
     nodes: HashMap<Arc<str>, KnownNode>,
@@ -75,23 +76,23 @@ pub struct NodeDirectory {
     unapproved: NodeIndex,
 }
 
-/// Nodes under one key. Those that are connected come first.
+/// The nodes under one key, connected ones first.
 type SameKey = BTreeSet<(IsAway, Arc<str>)>;
 type IsAway = bool;
 
-/// How nodes are found that are approved, or that are not. The two never compete.
+/// The index of the approved nodes, or of the others. The two never compete.
 #[derive(Debug, Default)]
 struct NodeIndex {
     ids: BTreeSet<Arc<str>>,
     addresses: HashMap<IpAddr, SameKey>,
-    /// Connected nodes on the gateway's own machine: each of its addresses means them.
+    /// Connected nodes on the gateway's own machine. Each of its addresses means them.
     on_this_machine: SameKey,
     /// By the name in lower case.
     names: HashMap<String, SameKey>,
 }
 
 impl NodeDirectory {
-    /// Takes a node in, instead of what was known of it.
+    /// Adds a node, and replaces the earlier facts about it.
     pub fn put(&mut self, node: KnownNode) {
         self.remove(&node.id);
         self.index(&node).insert(&node);
@@ -131,7 +132,7 @@ impl NodeDirectory {
         }
     }
 
-    /// Nodes by name, from the one that follows `after`.
+    /// Nodes by name, starting after `after`.
     pub fn list(
         &self,
         which: NodeFilter,
@@ -142,10 +143,10 @@ impl NodeDirectory {
         keys.filter_map(|key| self.nodes.get(&key.id))
     }
 
-    /// The node of that id, address, prefix of an id, or name; in this order, since a node chooses
-    /// its name and must not take another one's place by it. For the same reason approved nodes go
-    /// before all others. Of several at one address or of one name those that are connected are
-    /// meant: a machine that was set up anew comes back under its old name and with another id.
+    /// The node with this id, address, id prefix, or name. The order matters, since a node chooses
+    /// its name and must not take another node's place by it. For the same reason, approved nodes
+    /// precede all others. Among several nodes with one address or name, the connected ones are
+    /// meant: a machine that was set up again returns under its old name with another id.
     pub fn find(&self, asked: &str) -> Result<&KnownNode, NotNamed<'_>> {
         let asked = asked.trim();
         for index in [&self.approved, &self.unapproved] {
@@ -166,7 +167,7 @@ impl NodeDirectory {
         Err(NotNamed::Unknown)
     }
 
-    /// The one approved node whose id begins so; none where several do.
+    /// The only approved node whose id has this prefix; `None` if several do.
     pub fn approved_by_prefix(&self, prefix: &str) -> Option<&KnownNode> {
         let mut found = self.approved.with_prefix(prefix);
         let (one, other) = (found.next()?, found.next());
@@ -205,7 +206,7 @@ impl NodeIndex {
         }
     }
 
-    /// The ids of those that the first way to name a node finds.
+    /// The ids that the first successful way of naming a node finds.
     fn find(&self, asked: &str) -> Vec<&str> {
         if let Some(id) = self.ids.get(asked) {
             return vec![id];
@@ -236,7 +237,7 @@ impl NodeIndex {
     }
 }
 
-/// Those that are connected, if any is; else all.
+/// The connected nodes, if there are any; otherwise all.
 fn preferred<'a>(nodes: impl Iterator<Item = &'a SameKey> + Clone) -> Vec<&'a str> {
     let mut first = nodes.clone().filter_map(BTreeSet::first);
     let is_any_connected = first.any(|(is_away, _)| !is_away);

@@ -1,5 +1,5 @@
-//! The Interlock extension of the node protocol: how its commands are sent, and how a node knows
-//! the owners of its sessions.
+//! The Interlock extension of the node protocol: sends its commands, and derives the secret by
+//! which a node identifies the owner of its sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use sha2::Sha256;
 use super::{Node, NodeInvocation};
 use crate::dispatcher::Dispatcher;
 
-/// What an answer may take longer than the requested wait.
+/// How much longer than the requested wait an answer may take.
 const MARGIN: Duration = Duration::from_secs(20);
 
-/// Longer answers are not looked at.
+/// Longer answers are not read.
 const MAX_ANSWER: usize = 8 * 1024 * 1024;
 
-/// What only this gateway knows, another text for each node: a node that shows it to another one
-/// gives nothing away.
+/// A secret that only this gateway knows, with a different value for each node: a node that reveals
+/// it to another node gives nothing away.
 pub fn owner(dispatcher: &Dispatcher, node_id: &str) -> Secret {
     let key = dispatcher.device_key.expose().as_bytes();
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
-        // A key of any length is taken.
+        // HMAC accepts a key of any length.
         return Secret::default();
     };
     mac.update(b"interlock sessions on a node v1\n");
@@ -35,8 +35,8 @@ pub fn owner(dispatcher: &Dispatcher, node_id: &str) -> Secret {
     Secret::new(URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
 }
 
-/// Asks a node that keeps sessions, and reads the answer. `waits` is how long the node was asked to
-/// wait.
+/// Sends a command to a node that keeps sessions, and reads the answer. `waits` is how long the
+/// node was asked to wait.
 pub async fn ask<P: NodeCommandParams, T: DeserializeOwned>(
     dispatcher: &Arc<Dispatcher>,
     node: &Node,
@@ -56,7 +56,7 @@ fn invalid(why: &str) -> WireError {
         .with("code", "NODE_ANSWER_INVALID")
 }
 
-/// Whether there is no answer because the node is not there, or no longer.
+/// Whether there is no answer because the node is not or no longer connected.
 pub fn is_lost(error: &WireError) -> bool {
     error.message.starts_with("Error: node disconnected")
         || matches!(error.detail_code(), Some("NOT_CONNECTED" | "TIMEOUT"))
@@ -67,7 +67,7 @@ pub fn node_code(error: &WireError) -> Option<&str> {
     NodeErrorText::of(error).code
 }
 
-/// What the node itself said, in the details of an error.
+/// The node's own message, in the details of an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeErrorText<'a> {
@@ -90,7 +90,7 @@ impl<'a> NodeErrorText<'a> {
     }
 }
 
-/// The node's own words, as far as they are worth reading.
+/// The node's own message, cut to a readable length.
 pub fn node_words(error: &WireError) -> String {
     const MOST: usize = 2_000;
     let said = NodeErrorText::of(error).message;

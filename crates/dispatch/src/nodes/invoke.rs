@@ -1,4 +1,4 @@
-//! A command on its way to a node and back.
+//! Sends a command to a node and receives its answer.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use tokio::sync::oneshot;
 use super::registry::{Node, Nodes, NodesState};
 use interlock_connections::Client;
 
-/// Invocations of one connection that wait for their answers.
+/// How many invocations of one connection may wait for their answers.
 const MAX_WAITING: usize = 1024;
 
-/// What is wanted of a node.
+/// A command for a node.
 #[derive(Debug)]
 pub struct NodeInvocation<'a> {
     pub command: &'a str,
-    /// None is sent as null.
+    /// `None` is sent as null.
     pub params: Option<Value>,
-    /// How long the answer may take; none is as long as the node is there.
+    /// How long the answer may take; `None` means as long as the node is connected.
     pub timeout: Option<Duration>,
-    /// Sent to the node.
+    /// The limit that is sent to the node.
     pub node_timeout_ms: Option<u64>,
     pub idempotency_key: Option<String>,
 }
 
 impl NodeInvocation<'static> {
-    /// A command whose answer may take so long. It is carried out once, whatever is sent again.
+    /// A command whose answer may take this long. It is carried out once, even if it is sent again.
     pub fn of<P: NodeCommandParams>(params: &P, timeout: Duration) -> Result<Self, WireError> {
         let params = serde_json::to_value(params);
         let params = params.map_err(|error| WireError::unavailable(error.to_string()))?;
@@ -42,18 +42,19 @@ impl NodeInvocation<'static> {
     }
 }
 
-/// A caller waits for the answer to one invocation.
+/// A caller that waits for the answer to one invocation.
 #[derive(Debug)]
 pub(super) struct InvocationWaiter {
     command: String,
     answer: oneshot::Sender<Result<(NodeInvokeResult, Unthanked), WireError>>,
 }
 
-/// An answer that the node keeps until it hears that it was taken, which it does when this is dropped.
+/// An answer that the node keeps until it is told that the answer was received. Dropping this value
+/// tells it.
 #[derive(Debug)]
 pub struct Unthanked(#[expect(dead_code, reason = "its end says it")] oneshot::Sender<()>);
 
-/// Forgets an invocation whose caller has its answer, or waits no more.
+/// Removes an invocation whose caller has its answer, or no longer waits.
 struct Forget<'a> {
     nodes: &'a Nodes,
     connection: &'a str,
@@ -67,7 +68,8 @@ impl Drop for Forget<'_> {
 }
 
 impl NodesState {
-    /// The invocation of this id, if it waits for this connection and not for another one.
+    /// Removes the invocation with this id, if it waits for this connection and not for another
+    /// one.
     fn take_waiting(&mut self, connection: &str, id: &str) -> Option<InvocationWaiter> {
         let owed = self.waiting.get_mut(connection)?;
         let waiting = owed.remove(id);
@@ -80,7 +82,7 @@ impl NodesState {
 
 impl Nodes {
     /// Sends a command to a node and waits for its answer: the payload, and its text if the node
-    /// sent one. Whether the command may be used is not asked here.
+    /// sent one. Does not check whether the command may be used.
     pub async fn invoke(
         &self,
         node: &Node,
@@ -89,7 +91,8 @@ impl Nodes {
         self.invoke_unthanked(node, invocation).await.0
     }
 
-    /// The same for a command whose answer is typed; `Err` of the answer is why it cannot be read.
+    /// Like [`Self::invoke`], for a command with a typed answer. An inner `Err` means that the
+    /// answer cannot be read.
     pub async fn invoke_typed<P: NodeCommandParams>(
         &self,
         node: &Node,
@@ -102,7 +105,8 @@ impl Nodes {
         Ok(serde_json::from_value(payload))
     }
 
-    /// The same; the node keeps its answer until the other value is dropped.
+    /// Like [`Self::invoke`], but the node keeps its answer until the returned [`Unthanked`] is
+    /// dropped.
     pub async fn invoke_unthanked(
         &self,
         node: &Node,
@@ -177,14 +181,14 @@ impl Nodes {
         }
     }
 
-    /// Hands an answer to its waiting caller, and returns when it was taken. Says whether there was
-    /// one: late answers, and those of other nodes, have no caller.
+    /// Passes an answer to its waiting caller, and returns when it was received. Returns whether
+    /// there was a caller: late answers, and answers of other nodes, have none.
     pub async fn answered(&self, client: &Client, result: NodeInvokeResult) -> bool {
         let (unthanked, taken) = oneshot::channel();
         if !self.hand_over(client, result, Unthanked(unthanked)) {
             return false;
         }
-        // Nothing is sent: it ends.
+        // Nothing is sent: the channel closes.
         let _ = taken.await;
         true
     }
@@ -195,7 +199,7 @@ impl Nodes {
         waiting.is_some_and(|waiting| waiting.answer.send(Ok((result, unthanked))).is_ok())
     }
 
-    /// A connection is gone, and with it all answers that it owes.
+    /// Fails all answers that a lost connection owes.
     pub(super) fn fail_waiting(&self, connection: &str) {
         let lost = self.lock().waiting.remove(connection);
         for waiting in lost.unwrap_or_default().into_values() {

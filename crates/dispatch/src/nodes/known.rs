@@ -1,8 +1,8 @@
-//! Keeps the directory of nodes in step with the store and with the connections.
+//! Keeps the directory of nodes up to date with the store and the connections.
 //!
-//! The directory is read from the store when it is first needed. After that, each change that the
-//! directory could show is followed by [`refresh`] of that one node, before the change is answered.
-//! This gateway alone writes the pairings of its state directory.
+//! The directory is loaded from the store when it is first needed. After that, each change that the
+//! directory could show is followed by [`refresh`] of that node, before the change is answered.
+//! Only this gateway writes the pairings of its state directory.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +12,12 @@ use super::Node;
 use super::directory::{KnownNode, NodeDirectory};
 use crate::dispatcher::Dispatcher;
 
-/// The directory, and the order of its changes.
+/// The directory, and the lock that orders its changes.
 #[derive(Debug, Default)]
 pub struct KnownNodes {
-    /// None before it is first needed, and after a change that could not be read.
+    /// `None` before it is first needed, and after a change that could not be read.
     directory: Mutex<Option<NodeDirectory>>,
-    /// Held from a read of the store until the directory shows what was read, so that an older read
+    /// Held from a read of the store until the directory shows the result, so that an older read
     /// never replaces a newer one. Lookups do not wait for it.
     refreshing: Mutex<()>,
 }
@@ -34,8 +34,8 @@ impl KnownNodes {
     }
 }
 
-/// Looks into the directory. `look` must not call the store. Waits for the disk where the directory
-/// has to be read.
+/// Reads the directory. `look` must not call the store. Waits for the disk if the directory has to
+/// be loaded.
 pub fn with_directory<T>(
     dispatcher: &Dispatcher,
     look: impl FnOnce(&NodeDirectory) -> T,
@@ -58,8 +58,8 @@ pub fn with_directory<T>(
     Ok(look(directory.get_or_insert_default()))
 }
 
-/// The store or the connections know something else of a node. Waits for the disk; never called
-/// within a change of the store.
+/// Updates a node after a change in the store or the connections. Waits for the disk; must never be
+/// called within a change of the store.
 pub fn refresh(dispatcher: &Dispatcher, id: &str) {
     let known = &dispatcher.nodes.known;
     let _turn = known.take_turn();
@@ -108,7 +108,7 @@ fn load(dispatcher: &Dispatcher) -> Result<NodeDirectory, StoreError> {
     Ok(directory)
 }
 
-/// What is known of a node: a connected one as it is now, another one as it was approved.
+/// The facts about a node: a connected node as it is now, another node as it was approved.
 fn known_node(id: &str, paired: &Paired, live: Option<&Node>) -> Option<KnownNode> {
     let device = paired.device.as_ref().filter(|device| may_be_node(device));
     let (name, address) = match (live, device, &paired.node) {

@@ -1,4 +1,4 @@
-//! How nodes are shown: those that are connected, and those that were.
+//! Lists nodes: connected ones, and those that were connected.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,7 +16,7 @@ use super::registry::Node;
 use crate::dispatcher::Dispatcher;
 use crate::work::store_failed;
 
-/// One page of the known nodes, by name, with the commands that can be used. Waits for the disk.
+/// One page of the known nodes, by name, with their usable commands. Waits for the disk.
 pub fn page(dispatcher: &Dispatcher, asked: &params::NodeList) -> Result<NodeListing, WireError> {
     let after = asked.cursor.as_deref().map(list_key).transpose()?;
     let limit = asked.limit.and_then(|limit| usize::try_from(limit).ok());
@@ -26,7 +26,7 @@ pub fn page(dispatcher: &Dispatcher, asked: &params::NodeList) -> Result<NodeLis
     });
     let (total, mut keys, has_more) = looked.map_err(store_failed)?;
     let ids: Vec<&str> = keys.iter().map(|key| key.id.as_ref()).collect();
-    // A node that was removed since has no entry.
+    // A node that was removed in the meantime has no entry.
     let nodes = entries(dispatcher, &ids).map_err(store_failed)?;
     let last = keys.pop().filter(|_| has_more);
     Ok(NodeListing {
@@ -37,7 +37,7 @@ pub fn page(dispatcher: &Dispatcher, asked: &params::NodeList) -> Result<NodeLis
     })
 }
 
-/// How many nodes there are, those of the page, and whether there are more behind it.
+/// The number of nodes, the keys of the page, and whether further nodes follow.
 fn select(
     directory: &NodeDirectory,
     asked: &params::NodeList,
@@ -81,7 +81,7 @@ pub fn entry(dispatcher: &Dispatcher, id: &str) -> Result<Option<NodeEntry>, Sto
 
 fn entries(dispatcher: &Dispatcher, ids: &[&str]) -> Result<Vec<NodeEntry>, StoreError> {
     let config = dispatcher.host.config().ok();
-    // Where there are no rules to go by, nothing can be used.
+    // Without rules, no command can be used.
     let rules = config.as_ref().map(|config| &config.config().gateway.nodes);
     let paired = dispatcher.host.store().paired(ids)?;
     let entries = ids.iter().zip(paired).filter_map(|(id, paired)| {
@@ -155,7 +155,8 @@ fn connected(node: &Node, paired: bool, rules: Option<&GatewayNodes>) -> NodeEnt
     }
 }
 
-/// Where a list goes on: it holds the key itself, so that it counts when the node has gone.
+/// The cursor of the next page. It contains the key itself, so that it stays valid after the node
+/// is removed.
 fn cursor(last: &ListKey) -> String {
     let key = (last.name.as_deref(), last.id.as_ref());
     let text = serde_json::to_vec(&key).unwrap_or_default();

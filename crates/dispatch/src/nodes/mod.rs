@@ -1,12 +1,13 @@
 //! Machines that run commands for this gateway.
 //!
-//! Read `platform` (what a kind of machine may offer at all), `registry` (which nodes are connected,
-//! and what of them was approved), `invoke` (a command on its way to a node and back), `approval` (a
-//! run that an approver allowed), `system_run` (a run by `system.run`, to its end), `run_events` (the
-//! events of its conversation), `extension` (what only Interlock nodes know), `remote_runs` (runs
-//! whose transcripts Interlock nodes keep, and how their ends are recorded here), `sessions`
-//! (background sessions on nodes), `directory` (which node a word means), `known` (what keeps the
-//! directory current), `choose` (which node a call means), `list` (how nodes are shown).
+//! Read `platform` (the commands that a kind of machine may offer at all), `registry` (the
+//! connected nodes, and their approved commands), `invoke` (sends a command to a node and receives
+//! the answer), `approval` (a run that an approver allowed), `system_run` (a run by `system.run`,
+//! to its end), `run_events` (the events of its conversation), `extension` (the commands of
+//! Interlock nodes), `remote_runs` (runs whose transcripts Interlock nodes keep, and how their ends
+//! are recorded here), `sessions` (background sessions on nodes), `directory` (finds the node that
+//! a word means), `known` (keeps the directory up to date), `choose` (chooses the node of a call),
+//! `list` (lists nodes).
 
 pub mod approval;
 pub mod choose;

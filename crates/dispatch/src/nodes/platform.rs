@@ -1,4 +1,4 @@
-//! What kinds of machines there are, and which commands each may offer.
+//! The kinds of machines, and the commands that each may offer.
 
 use interlock_config::types::GatewayNodes;
 use interlock_wire::node::{
@@ -6,17 +6,17 @@ use interlock_wire::node::{
     SYSTEM_WHICH,
 };
 
-/// The kind of machine, as its client says it.
+/// The kind of a machine, according to its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Platform {
     Linux,
     Macos,
     Windows,
-    /// Anything else, and what contradicts itself: it gets no command that runs programs.
+    /// Any other platform, or contradictory names. It gets no command that runs programs.
     Unknown,
 }
 
-/// The name of a platform, the family that belongs to it, and what it is.
+/// The name of a platform, its device family, and its kind.
 const NAMES: &[(&str, &str, Platform)] = &[
     ("linux", "linux", Platform::Linux),
     ("macos", "mac", Platform::Macos),
@@ -25,19 +25,19 @@ const NAMES: &[(&str, &str, Platform)] = &[
     ("win32", "windows", Platform::Windows),
 ];
 
-/// Commands that run programs, and what goes with them.
+/// Commands that run programs, and related ones.
 const RUNS: &[&str] = &[
     SYSTEM_RUN,
     SYSTEM_RUN_PREPARE,
     SYSTEM_WHICH,
     "system.notify",
     "browser.proxy",
-    // Not for `node.invoke`: only administrators reach them, by methods of their own.
+    // Not for `node.invoke`: only administrators reach these commands, by separate methods.
     SYSTEM_EXEC_APPROVALS_GET,
     SYSTEM_EXEC_APPROVALS_SET,
 ];
 
-/// Look at the machine and its surroundings.
+/// Commands that inspect the machine and its surroundings.
 const DESKTOP: &[&str] = &[
     "camera.list",
     "location.get",
@@ -46,7 +46,7 @@ const DESKTOP: &[&str] = &[
     "screen.snapshot",
 ];
 
-/// Read what the person keeps on the machine.
+/// Commands that read personal data on the machine.
 const PERSONAL: &[&str] = &[
     "contacts.search",
     "calendar.events",
@@ -56,11 +56,12 @@ const PERSONAL: &[&str] = &[
     "motion.pedometer",
 ];
 
-/// Change nothing and run nothing.
+/// Commands that change nothing and run nothing.
 const HARMLESS: &[&str] = &["camera.list", "location.get", "system.notify"];
 
 impl Platform {
-    /// Both names must belong together. A client that leaves the family out means the usual one.
+    /// The platform of these names, which must belong together. Without a family, the platform's
+    /// own one is assumed.
     pub fn of(platform: &str, family: Option<&str>) -> Self {
         let plain = |text: &str| text.trim().to_ascii_lowercase();
         let platform = plain(platform);
@@ -82,7 +83,7 @@ impl Platform {
         }
     }
 
-    /// Whether a node of this kind may have the command; the owner's words come last.
+    /// Whether a node of this kind may have the command. The owner's lists take precedence.
     pub fn allows(self, command: &str, config: &GatewayNodes) -> bool {
         let named = |list: &Option<Vec<String>>| {
             let mut list = list.iter().flatten();
@@ -100,7 +101,7 @@ impl Platform {
         lists.iter().any(|list| list.contains(&command)) || named(&config.allow_commands)
     }
 
-    /// What a node may offer of what it says it has: sorted, each once.
+    /// The declared commands that a node may offer, sorted and without duplicates.
     pub fn cut(self, commands: &[String], config: &GatewayNodes) -> Vec<String> {
         let mut kept: Vec<String> = commands
             .iter()
@@ -112,7 +113,7 @@ impl Platform {
         kept
     }
 
-    /// The shell that takes the text of a command there.
+    /// The words that run a command text in the platform's shell.
     pub fn shell(self, text: &str) -> Vec<String> {
         let words: &[&str] = match self {
             Self::Windows => &["cmd.exe", "/d", "/s", "/c"],

@@ -1,6 +1,6 @@
-//! Who is connected, and what of it was approved.
+//! The connected nodes, and their approved commands.
 //!
-//! Routing goes to one connection of a device: the newest that lives.
+//! Commands are routed to one connection of a device: the newest living one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,12 +26,12 @@ pub struct Node {
     pub id: String,
     pub client: Arc<Client>,
     pub platform: Platform,
-    /// What it says it has, as far as its platform may have it. Sorted.
+    /// The declared commands that its platform may have. Sorted.
     declared: Vec<String>,
     approved: Mutex<ApprovedNode>,
 }
 
-/// What an operator allowed a node.
+/// The operator's approval of a node.
 #[derive(Debug, Clone, Default)]
 pub struct ApprovedNode {
     pub name: Option<String>,
@@ -69,14 +69,14 @@ impl Node {
         *self.approved.lock().unwrap_or_else(PoisonError::into_inner) = approved;
     }
 
-    /// How people call it.
+    /// The node's name for people.
     pub fn name(&self) -> String {
         let own = self.client.program.display_name.clone();
         let name = self.approved().name.or(own);
         name.unwrap_or_else(|| self.id.clone())
     }
 
-    /// The commands that can be used: declared, approved, and not denied since. Sorted.
+    /// The usable commands: declared, approved, and not denied since. Sorted.
     pub fn commands(&self, config: &GatewayNodes) -> Vec<String> {
         let declared = self.declared.iter();
         declared
@@ -93,7 +93,7 @@ impl Node {
             .collect()
     }
 
-    /// Whether a command can be used; the error is the answer to who wants it.
+    /// Checks that a command can be used. The error is the answer to the caller.
     pub fn check(&self, command: &str, config: &GatewayNodes) -> Result<(), WireError> {
         let platform = self.platform.as_str();
         if !self.platform.allows(command, config) {
@@ -117,8 +117,8 @@ impl Node {
         self.client.caps.iter().any(|cap| cap == INTERLOCK)
     }
 
-    /// Whether its runs and their sessions are handled by our own commands. They go with the
-    /// approval to run programs.
+    /// Whether its runs and their sessions are handled by commands of the Interlock extension,
+    /// which require the approval to run programs.
     pub fn keeps_sessions(&self, config: &GatewayNodes) -> bool {
         self.is_interlock()
             && self.caps().iter().any(|cap| cap == INTERLOCK)
@@ -142,7 +142,7 @@ pub(super) struct NodesState {
     pub(super) forwarded: HashMap<(String, String), ForwardedRunFacts>,
     /// Runs on Interlock nodes that callers wait for, with the names of their sessions.
     pub(super) awaited: HashMap<String, Option<String>>,
-    /// Runs on Interlock nodes that are to be ended when their node is back.
+    /// Runs on Interlock nodes that must be ended when their node reconnects.
     pub(super) cancelled: HashSet<String>,
 }
 
@@ -155,12 +155,12 @@ impl Nodes {
         self.lock().nodes.get(id).cloned()
     }
 
-    /// Those that are connected, in no order.
+    /// The connected nodes, in no particular order.
     pub fn connected(&self) -> Vec<Arc<Node>> {
         self.lock().nodes.values().cloned().collect()
     }
 
-    /// An approval, or its end, takes effect on a connection that is there.
+    /// Applies an approval, or its end, to an existing connection.
     pub fn approval_changed(&self, id: &str, approved: ApprovedNode) {
         if let Some(node) = self.get(id) {
             node.approve(approved);
@@ -168,8 +168,8 @@ impl Nodes {
     }
 }
 
-/// Takes a node in. What it may be used for was approved earlier; what is new about it waits for a
-/// person. Waits for the disk.
+/// Registers a connected node. Its commands were approved earlier; new ones wait for an operator.
+/// Waits for the disk.
 pub fn welcome(dispatcher: &Dispatcher, client: &Arc<Client>) -> Result<(), WireError> {
     let Some(id) = client.device.clone() else {
         return Ok(());
@@ -201,7 +201,7 @@ pub fn welcome(dispatcher: &Dispatcher, client: &Arc<Client>) -> Result<(), Wire
         if seen.is_new {
             crate::broadcast::broadcast(dispatcher, event::NODE_PAIR_REQUESTED, request);
         }
-        // So that the owner of the node's machine sees what it waits for.
+        // The event shows the owner of the node's machine what the node waits for.
         if node.is_interlock()
             && let Ok(event) = Event::new(event::NODE_PAIR_REQUESTED, request)
         {
@@ -211,7 +211,8 @@ pub fn welcome(dispatcher: &Dispatcher, client: &Arc<Client>) -> Result<(), Wire
     Ok(())
 }
 
-/// A foreign connection stays open without work: to close it would make the twins take turns.
+/// Ends the work of an older connection. A foreign connection stays open without work: closing it
+/// would make the two connections replace each other in turn.
 fn take_over(former: &Node, by: &Client) {
     tracing::warn!(
         node = former.id,
@@ -227,12 +228,12 @@ fn take_over(former: &Node, by: &Client) {
     former.client.close(Close::taken_over());
 }
 
-/// What the record knows of a node that comes.
+/// The stored facts about a connecting node.
 struct SeenNode {
     approved: ApprovedNode,
-    /// What waits for a person.
+    /// The request that waits for an operator.
     request: Option<NodePairRequested>,
-    /// It was not published yet.
+    /// Whether the request was not published yet.
     is_new: bool,
 }
 
@@ -275,7 +276,7 @@ fn meet(
             && request.permissions == client.permissions
     };
     let (request, is_new) = match waiting.filter(asks_the_same) {
-        // Asking again is no new question.
+        // An equal request is not a new one.
         Some(waiting) => (requested(&waiting), false),
         None => {
             let request = request_of(client, id, declared);
@@ -289,8 +290,8 @@ fn meet(
     })
 }
 
-/// Puts down again what a connected node asks for, whose approval was taken back: else there would
-/// be nothing to approve until it comes anew.
+/// Stores the request of a connected node again after its approval was revoked. Otherwise there
+/// would be nothing to approve until the node reconnects.
 pub fn ask_again(
     change: &Change<'_>,
     node: &Node,
@@ -328,7 +329,7 @@ fn request_of(client: &Client, id: &str, declared: &[String]) -> PairingRequest 
     }
 }
 
-/// Stores a request; of all requests so many are kept.
+/// Stores a request, and keeps at most `most_requests` of all requests.
 pub fn ask(
     change: &Change<'_>,
     mut request: PairingRequest,
@@ -367,7 +368,7 @@ pub fn requested(request: &PairingRequest) -> NodePairRequested {
     }
 }
 
-/// The same in a list, with what it takes to approve it.
+/// A request in a list, with the scopes that its approval requires.
 pub fn listed(request: &PairingRequest) -> NodePairRequested {
     let scopes = method::pairing_scopes(&request.commands);
     let names = scopes.iter().map(|scope| scope.as_str().to_owned());
@@ -377,7 +378,7 @@ pub fn listed(request: &PairingRequest) -> NodePairRequested {
     }
 }
 
-/// Tells operators, and the node itself, how a request ended.
+/// Notifies operators, and the node itself, of the end of a request.
 pub fn resolved(dispatcher: &Dispatcher, request_id: &str, node_id: &str, decision: &str) {
     let payload = NodePairResolved {
         request_id: request_id.to_owned(),
@@ -394,8 +395,8 @@ pub fn resolved(dispatcher: &Dispatcher, request_id: &str, node_id: &str, decisi
     }
 }
 
-/// A connection of a node has gone: its work fails, and another connection of the same node takes
-/// its place if there is one. Waits for the disk.
+/// Handles the end of a node's connection: its work fails, and another connection of the same node
+/// replaces it, if there is one. Waits for the disk.
 pub fn farewell(dispatcher: &Dispatcher, client: &Arc<Client>) {
     let Some(id) = &client.device else { return };
     let was_routed = {
@@ -407,7 +408,7 @@ pub fn farewell(dispatcher: &Dispatcher, client: &Arc<Client>) {
         }
         routed
     };
-    // Nothing more is given to it, so this is all that it owes.
+    // The connection gets no more work, so these are all the answers that it owes.
     dispatcher.nodes.fail_waiting(&client.connection);
     if !was_routed {
         return;

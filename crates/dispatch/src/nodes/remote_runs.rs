@@ -1,8 +1,8 @@
 //! Runs whose transcripts Interlock nodes keep: which caller follows them, and how their ends are
-//! recorded here, whichever process of this gateway started them.
+//! recorded here, no matter which process of this gateway started them.
 //!
-//! The node has the truth. It is asked when it says that a run has ended, and about all of its runs
-//! when it connects: nothing depends on a message that arrives once.
+//! The node has the truth. It is asked when it reports the end of a run, and about all of its runs
+//! when it connects. Nothing depends on a single message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,20 +22,20 @@ use super::{Node, Nodes};
 use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
 
-/// How much of the id of a node stands in the names of its sessions.
+/// How much of a node's id the names of its sessions contain.
 const TAG: usize = 12;
 
-/// How often a node is asked anew whose answer was lost.
+/// How often a node is asked again after its answer was lost.
 const TRIES: usize = 3;
 
-/// What a session on a node is called here: its name there, and the beginning of the node's id. None
-/// where the node's word is no name.
+/// The name of a node's session on this gateway: its name there, and the beginning of the node's
+/// id. `None` if the node's text is not a session name.
 pub fn session_id(name: &str, node_id: &str) -> Option<String> {
     let tag = node_tag(node_id)?;
     names::is_session_name(name).then(|| format!("{name}@{tag}"))
 }
 
-/// What of a node's id is in the names of its sessions.
+/// The part of a node's id in the names of its sessions.
 pub fn node_tag(node_id: &str) -> Option<&str> {
     node_id.get(..TAG)
 }
@@ -47,7 +47,8 @@ pub fn parse(id: &str) -> Option<(&str, &str)> {
     (names::is_session_name(name) && is_tag).then_some((name, tag))
 }
 
-/// A run that a caller of this process waits for. Meanwhile that caller records its end.
+/// A run that a caller of this process waits for. Until that wait ends, the caller records the
+/// run's end.
 #[derive(Debug)]
 pub struct AwaitedRun {
     dispatcher: Arc<Dispatcher>,
@@ -64,8 +65,8 @@ impl AwaitedRun {
         }
     }
 
-    /// Sets the name of its session. While a caller waits for it, it is not listed as a background
-    /// session.
+    /// Sets the name of the run's session. While a caller waits for it, the session is not listed
+    /// as a background session.
     pub fn called(&self, name: &str) {
         let mut state = self.dispatcher.nodes.lock();
         state
@@ -100,7 +101,7 @@ impl Nodes {
         names.map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// The run is to be ended as soon as its node is connected.
+    /// Ends the run as soon as its node is connected.
     pub fn cancel_later(&self, run_id: &str) {
         self.lock().cancelled.insert(run_id.to_owned());
     }
@@ -110,7 +111,7 @@ impl Nodes {
     }
 }
 
-/// A node came, or came back: all that it runs for this gateway is looked at.
+/// Checks all runs of a node for this gateway after the node connected.
 pub async fn reconcile(dispatcher: Arc<Dispatcher>, node_id: String) {
     let (reader, of) = (Arc::clone(&dispatcher), node_id.clone());
     let runs = blocking(move || reader.host.remote_runs(Some(&of))).await;
@@ -123,7 +124,7 @@ pub async fn reconcile(dispatcher: Arc<Dispatcher>, node_id: String) {
     }
 }
 
-/// A node is not asked any more: what became of its runs will not be known here.
+/// Records the runs of a node that can no longer be asked as unknown.
 pub async fn abandon(dispatcher: &Arc<Dispatcher>, node_id: &str) {
     let (reader, of) = (Arc::clone(dispatcher), node_id.to_owned());
     let runs = blocking(move || reader.host.remote_runs(Some(&of))).await;
@@ -141,18 +142,18 @@ pub async fn abandon(dispatcher: &Arc<Dispatcher>, node_id: &str) {
     }
 }
 
-/// A node says that a run of this gateway has ended: it is asked how.
+/// Handles a node's report that a run of this gateway has ended, by asking for the outcome.
 pub async fn run_has_ended(dispatcher: &Arc<Dispatcher>, node_id: &str, run_id: &str) {
     let (reader, of) = (Arc::clone(dispatcher), node_id.to_owned());
     let id = run_id.to_owned();
-    // Only runs of this very node.
+    // The run must belong to this node.
     let run = blocking(move || reader.host.remote_run(&of, &id)).await;
     if let Some(run) = run.ok().and_then(Result::ok).flatten() {
         reconcile_run(dispatcher, node_id, run).await;
     }
 }
 
-/// Looks at one run, and records what is found out about it.
+/// Asks about one run, and records the result.
 pub async fn reconcile_run(dispatcher: &Arc<Dispatcher>, node_id: &str, run: OpenRun) {
     for _ in 0..TRIES {
         let Some(node) = connected_interlock_node(dispatcher, node_id) else {
@@ -166,7 +167,7 @@ pub async fn reconcile_run(dispatcher: &Arc<Dispatcher>, node_id: &str, run: Ope
         let read = RunRead {
             owner: owner(dispatcher, node_id),
             run_id: run.id.clone(),
-            // Its end is what an event shows.
+            // An event shows the end of the output.
             show_chars: Some(2 * EVENT_TAIL_CHARS),
             ..RunRead::default()
         };
@@ -174,7 +175,7 @@ pub async fn reconcile_run(dispatcher: &Arc<Dispatcher>, node_id: &str, run: Ope
             ask(dispatcher, &node, &read, Duration::ZERO).await;
         match followed {
             Ok(followed) => return learned(dispatcher, node_id, &run, &followed).await,
-            // It was never started there, or was forgotten there.
+            // The run was never started there, or was forgotten there.
             Err(error) if node_code(&error) == Some("SESSION_NOT_FOUND") => {
                 if dispatcher.nodes.is_awaited(&run.id) {
                     return;
@@ -201,13 +202,13 @@ pub async fn reconcile_run(dispatcher: &Arc<Dispatcher>, node_id: &str, run: Ope
     }
 }
 
-/// The outcome of a run whose order was lost.
+/// The outcome of a run whose start request was lost.
 pub fn never() -> RecordedOutcome {
     RecordedOutcome::new(RecordedStatus::NotStarted)
         .with_message("the order was lost on its way to the node")
 }
 
-/// What a node remembers of a run, as far as it makes sense.
+/// The outcome that a node remembers, as far as it makes sense.
 pub fn reported_outcome(said: &RunGoneOutcome) -> Option<RecordedOutcome> {
     let status = [
         RecordedStatus::Exited,
@@ -229,7 +230,7 @@ pub fn reported_outcome(said: &RunGoneOutcome) -> Option<RecordedOutcome> {
     })
 }
 
-/// The node, if it is there and may be asked.
+/// The node, if it is connected and may be asked.
 pub fn connected_interlock_node(dispatcher: &Dispatcher, node_id: &str) -> Option<Arc<Node>> {
     let config = dispatcher.host.config().ok()?;
     let node = dispatcher.nodes.get(node_id)?;
@@ -237,7 +238,8 @@ pub fn connected_interlock_node(dispatcher: &Dispatcher, node_id: &str) -> Optio
         .then_some(node)
 }
 
-/// Ends a run on its node, with all below it. One that has no session there is not started later.
+/// Ends a run on its node, with all its processes. A run without a session there will not be
+/// started later.
 pub async fn cancel(
     dispatcher: &Arc<Dispatcher>,
     node: &Node,
@@ -246,7 +248,7 @@ pub async fn cancel(
     end(dispatcher, node, run_id, EndHow::Cancel).await
 }
 
-/// Its result was received whole: the node need not keep it.
+/// Lets the node forget a run whose result was received completely.
 pub async fn forget(dispatcher: &Arc<Dispatcher>, node: &Node, run_id: &str) {
     if let Err(error) = end(dispatcher, node, run_id, EndHow::Forget).await {
         tracing::debug!(%error, run = run_id, "a node keeps a session that is not needed");
@@ -303,7 +305,7 @@ pub fn is_over(standing: &EndedSession) -> bool {
     )
 }
 
-/// From now on no caller waits for it, and its session has this name.
+/// Records that no caller waits for the run any more, and that its session has this name.
 pub async fn to_background(dispatcher: &Arc<Dispatcher>, run_id: &str, name: &str) {
     let (writer, id, name) = (Arc::clone(dispatcher), run_id.to_owned(), name.to_owned());
     let written = blocking(move || writer.host.remote_run_to_background(&id, &name)).await;
@@ -312,7 +314,7 @@ pub async fn to_background(dispatcher: &Arc<Dispatcher>, run_id: &str, name: &st
     }
 }
 
-/// Records how a run ended; who came first does.
+/// Records the end of a run. Only the first recorder succeeds.
 pub async fn record_end(
     dispatcher: &Arc<Dispatcher>,
     run: OpenRun,
@@ -336,7 +338,7 @@ pub async fn record_end(
     }
 }
 
-/// As the record has it; `None` where the end was not observed.
+/// The outcome for the record; `None` if the end was not observed.
 pub fn outcome(followed: &Followed, name: &str) -> Option<RecordedOutcome> {
     let standing = &followed.standing;
     let mut outcome = match standing.status {
@@ -353,7 +355,7 @@ pub fn outcome(followed: &Followed, name: &str) -> Option<RecordedOutcome> {
     Some(outcome.with_session(Some(name)))
 }
 
-/// The last of its output.
+/// The end of the run's output.
 pub fn tail(followed: &Followed) -> String {
     let text = followed.shown.as_ref().map_or("", |shown| &shown.text);
     let skip = text.chars().count().saturating_sub(EVENT_TAIL_CHARS);

@@ -18,9 +18,10 @@ use crate::work::blocking;
 pub struct NodeRunEvent {
     kind: EventKind,
     how: String,
-    /// Behind the first line.
+    /// The text after the first line.
     tail: String,
-    /// Nothing to tell, unless the owner wants it all the same.
+    /// Whether the run succeeded without output. Its session is only notified if the owner wants
+    /// that.
     is_silent_success: bool,
     payload: Value,
 }
@@ -48,7 +49,7 @@ impl NodeRunEvent {
         }
     }
 
-    /// The same of what a node answered.
+    /// The event for a node's answer.
     pub fn of_result(result: &SystemRunResult) -> Self {
         let output = event_output(&result.stdout, &result.stderr, result.error.as_deref());
         Self::finished(result.exit_code, result.timed_out, &output)
@@ -75,7 +76,7 @@ impl NodeRunEvent {
     }
 }
 
-/// How the session's owner wants to hear of it; not at all, if there is nothing to tell.
+/// How the session is to be notified; `None` if it is not to be.
 fn wanted(
     dispatcher: &Dispatcher,
     facts: &ForwardedRunFacts,
@@ -92,7 +93,7 @@ fn wanted(
 #[derive(Debug, Clone, Copy)]
 struct Wakes(bool);
 
-/// Puts an event into the queue of a session. Waits for the disk.
+/// Queues an event for a session. Waits for the disk.
 pub(super) fn notify(
     dispatcher: &Dispatcher,
     node_id: &str,
@@ -154,7 +155,7 @@ fn put(
     }
 }
 
-/// The same for callers that do not wait themselves. Most often there is nothing to tell.
+/// Like [`notify`], for callers that must not wait themselves. Most often there is nothing to send.
 pub(super) async fn notify_now(
     dispatcher: &Arc<Dispatcher>,
     node_id: &str,
@@ -170,7 +171,7 @@ pub(super) async fn notify_now(
     let _ = blocking(move || put(&dispatcher, &node_id, &run_id, &facts, &event, wakes)).await;
 }
 
-/// Queues an event for a run that the caller does not wait for any more.
+/// Queues an event for a run that its caller no longer waits for.
 pub async fn notify_later(
     dispatcher: &Arc<Dispatcher>,
     node: &Node,
@@ -180,7 +181,7 @@ pub async fn notify_later(
     notify_of(dispatcher, &node.id, run, event).await;
 }
 
-/// The same for a node that may not be there.
+/// Like [`notify_later`], for a node that may not be connected.
 pub async fn notify_of(
     dispatcher: &Arc<Dispatcher>,
     node_id: &str,

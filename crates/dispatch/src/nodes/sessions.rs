@@ -1,5 +1,6 @@
-//! Sessions on nodes, as callers of this gateway handle them: the node does what the tool does, with
-//! what this gateway ordered there, and its answer is passed on under the names that they have here.
+//! Sessions on nodes, as callers of this gateway handle them. The node performs the tool's actions
+//! on the sessions that this gateway ordered there. Its answers are passed on under the sessions'
+//! names here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +23,16 @@ use super::remote_runs::{self, connected_interlock_node, node_tag, parse, sessio
 use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
 
-/// How long nodes are waited for when all sessions are listed.
+/// How long a list of all sessions waits for nodes.
 const LIST_TIME: Duration = Duration::from_secs(5);
 
-/// The most characters of one text of a node's session.
+/// The longest text in a node's session, in characters.
 const MAX_TEXT: usize = 4_000;
 
-/// Who handles sessions.
+/// The caller that handles sessions.
 #[derive(Debug, Clone)]
 pub struct SessionHandler {
-    /// The agent whose sessions are meant; an operator handles those of all.
+    /// The agent whose sessions are meant. An operator handles those of all agents.
     pub agent: Option<AgentId>,
     pub session_key: String,
 }
@@ -43,7 +44,7 @@ impl SessionHandler {
     };
 }
 
-/// Why a node did not do it.
+/// Why a node did not perform an action.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionFailure {
     #[error("No session found for {0}")]
@@ -66,22 +67,22 @@ impl SessionFailure {
     }
 }
 
-/// What is asked of one session, by its name here.
+/// An action on one session, by its name here.
 #[derive(Debug, Clone)]
 pub struct SessionWanted {
     pub action: SessionAction,
-    /// The arguments of the tool, or none of them but what the action says.
+    /// The arguments of the tool, or an object without them, where the action says everything.
     pub arguments: Value,
-    /// A poll from here, which moves no cursor.
+    /// The offset of a poll that moves no cursor.
     pub poll_from: Option<u64>,
 }
 
-/// Whether this names a session on a node, by its form.
+/// Whether this id has the form of a session on a node.
 pub fn is_remote(id: &str) -> bool {
     parse(id).is_some()
 }
 
-/// Does it on the node that the session is on.
+/// Performs an action on the node of the session.
 pub async fn perform(
     dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
@@ -103,7 +104,7 @@ pub async fn perform(
         SessionAction::Clear { .. } | SessionAction::Remove { .. }
     );
     if let (true, Some(run)) = (is_last, open_run(dispatcher, &id).await) {
-        // What is forgotten there cannot be asked about any more.
+        // A forgotten session can no longer be asked about.
         if matches!(wanted.action, SessionAction::Remove { .. }) {
             let _ = remote_runs::cancel(dispatcher, &node, &run.id).await;
         }
@@ -135,7 +136,7 @@ pub async fn perform(
     Ok(answer)
 }
 
-/// How a session on a node stands, and what it wrote behind an offset, for an operator.
+/// The state of a session on a node, and its output after an offset, for an operator.
 pub async fn read(
     dispatcher: &Arc<Dispatcher>,
     id: &str,
@@ -177,7 +178,7 @@ fn failed(error: &WireError, id: &str, name: &str, node: &str) -> SessionFailure
     }
 }
 
-/// Whether a word of a node has the form of our codes.
+/// Whether a node's code has the form of Interlock's codes.
 fn is_code(word: &str) -> bool {
     !word.is_empty()
         && word.len() <= 64
@@ -186,12 +187,12 @@ fn is_code(word: &str) -> bool {
             .all(|byte| byte.is_ascii_uppercase() || byte == b'_')
 }
 
-/// The one node whose id begins so, and how people call it.
+/// The only node whose id has this prefix, and its name for people.
 async fn node_of(dispatcher: &Arc<Dispatcher>, tag: &str) -> Option<(String, String)> {
     let (reader, tag) = (Arc::clone(dispatcher), tag.to_owned());
     let found = blocking(move || {
         with_directory(&reader, |directory| {
-            // Two with the same prefix: it cannot be told whose session it is.
+            // If two ids have this prefix, the session's node is unknown.
             let one = directory.approved_by_prefix(&tag)?;
             let name = one.name.as_ref().unwrap_or(&one.id);
             Some((one.id.as_ref().to_owned(), name.as_ref().to_owned()))
@@ -206,8 +207,8 @@ async fn open_run(dispatcher: &Arc<Dispatcher>, id: &str) -> Option<OpenRun> {
     found.ok()?.ok()?
 }
 
-/// A page of the sessions on all nodes that this caller may know of, the newest first. Those on nodes
-/// that cannot be asked are listed as what they are: unreachable.
+/// A page of the sessions on all nodes that this caller may see, the newest first. Sessions on
+/// nodes that cannot be asked are listed as unreachable.
 pub async fn page(
     dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
@@ -249,7 +250,7 @@ pub async fn page(
     pages.push(SessionPage::of_whole(unreachable, request));
     let mut page = SessionPage::merged(pages, request.limit);
     for session in &mut page.sessions {
-        // What was denied here since is known here.
+        // Denials since the end of the session are only known here.
         let denied = marks.as_ref().and_then(|marks| {
             let key = session.session_key.as_deref()?;
             marks.since(key, &session.command)
@@ -282,7 +283,7 @@ async fn of_node(
         arguments: json!({ "action": "list" }),
     };
     let value: Value = match ask(dispatcher, node, &call, Duration::ZERO).await {
-        // Its owner does not let this agent handle sessions: then it has none.
+        // The owner of the node does not let this agent handle sessions, so it has none.
         Err(error) if node_code(&error) == Some("TOOL_DENIED") => {
             return Ok(SessionPage::default());
         }
@@ -315,7 +316,7 @@ async fn of_node(
     Ok(page)
 }
 
-/// The page in the words of the node; none where no session of it can be wanted.
+/// The page in the form for the node; `None` if no session of the node can be on it.
 fn page_of_node(
     dispatcher: &Dispatcher,
     who: &SessionHandler,
@@ -343,12 +344,12 @@ fn page_of_node(
         agent_id: request.agent_id.clone(),
         background: request.background,
         prefix,
-        // A caller waits for these: they are not in the background yet.
+        // A caller waits for these sessions, so they are not in the background yet.
         except: who.agent.as_ref().map_or_else(Vec::new, |_| in_front()),
     })
 }
 
-/// A session of a node under the name that it has here; none where the node's words make no sense.
+/// A node's session under its name here; `None` if the node's data makes no sense.
 fn named_here(
     mut session: SessionSummary,
     who: &SessionHandler,
@@ -374,7 +375,7 @@ fn named_here(
     Some(session)
 }
 
-/// What is known here of a session on a node that cannot be asked.
+/// The facts known here about a session on a node that cannot be asked.
 fn unreachable(dispatcher: &Dispatcher, run: &OpenRun) -> Option<SessionSummary> {
     let node_id = run.node.clone()?;
     let store = dispatcher.host.store();

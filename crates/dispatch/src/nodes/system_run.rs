@@ -1,8 +1,8 @@
 //! A run by `system.run`, from its start to its end.
 //!
-//! A node reports the end of a run by an event, then answers the invocation. Where no caller waits
-//! for the answer any more, the event is all that there is, and it goes to the session. Interlock
-//! nodes send the event only then: otherwise the session gets what the answer says.
+//! A node reports the end of a run by an event, then answers the invocation. If no caller waits for
+//! the answer any more, only the event remains, and it goes to the session. Interlock nodes only
+//! send the event in that case; otherwise the session is notified of the answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,24 +23,24 @@ use super::{Node, NodeInvocation};
 use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
 
-/// What a node may take longer than the run itself.
+/// How much longer than the run itself a node's answer may take.
 pub const MARGIN: Duration = Duration::from_secs(10);
 
-/// Runs that are remembered, and for how long.
+/// How many runs are remembered, and for how long.
 const MAX_FORWARDED: usize = 4096;
 const FORWARDED_KEPT: Duration = Duration::from_hours(24);
 
-/// What the record and the conversation need to know of a run on a node.
+/// The facts about a run on a node for the record and the conversation.
 #[derive(Debug, Clone)]
 pub struct ForwardedRunFacts {
     pub session_key: String,
     pub agent: String,
-    /// As people are shown it.
+    /// The command as people are shown it.
     pub command: String,
-    /// Its caller reports its end.
+    /// Whether its caller reports its end.
     is_silent: bool,
     pub is_approved: bool,
-    /// A caller waits for the answer.
+    /// Whether a caller waits for the answer.
     is_awaited: bool,
     since: Instant,
 }
@@ -48,7 +48,7 @@ pub struct ForwardedRunFacts {
 /// One `system.run` for a node, and how long its answer may take.
 #[derive(Debug)]
 pub struct NodeRunRequest {
-    /// With a run id. What it says of an approval was checked.
+    /// The run with its id. Its claim of an approval must have been checked.
     pub run: SystemRun,
     pub timeout: Option<Duration>,
     pub node_timeout_ms: Option<u64>,
@@ -85,7 +85,7 @@ pub async fn run_to_end(
         let event = NodeRunEvent::of_result(result);
         notify_now(dispatcher, &node.id, &id, &facts, event).await;
     }
-    // The node would notify the session if there were no caller: now the caller has the answer.
+    // Without a caller, the node would notify the session. Now the caller has the answer.
     drop(unthanked);
     let outcome = match &answer {
         Ok(_) => Some(match &result {
@@ -101,7 +101,7 @@ pub async fn run_to_end(
         let mut state = dispatcher.nodes.lock();
         match (&outcome, state.forwarded.get_mut(&key)) {
             (None, Some(facts)) => facts.is_awaited = false,
-            // Its events come before its answer.
+            // The events of a run come before its answer.
             _ => {
                 state.forwarded.remove(&key);
             }
@@ -117,12 +117,12 @@ pub async fn run_to_end(
     answer
 }
 
-/// Whether it is unknown what became of a run.
+/// Whether the outcome of a run is unknown.
 fn is_lost(error: &WireError) -> bool {
     *error == WireError::node_timeout() || *error == WireError::node_disconnected(SYSTEM_RUN)
 }
 
-/// What a node said of a run; none if that cannot be read.
+/// A node's result of a run; `None` if it cannot be read.
 pub fn result(payload: &Value) -> Option<SystemRunResult> {
     serde_json::from_value(payload.clone()).ok()
 }
@@ -148,7 +148,7 @@ impl ForwardedRunFacts {
 }
 
 impl ForwardedRunFacts {
-    /// As it is put down.
+    /// The run in the form for the record.
     pub fn run<'a>(&'a self, id: &'a str, node: &'a str) -> NewRemoteRun<'a> {
         NewRemoteRun {
             id,
@@ -184,7 +184,7 @@ fn outcome(exit_code: Option<i64>, timed_out: bool) -> RecordedOutcome {
     }
 }
 
-/// Records the start; of an approved run the claim did.
+/// Records the start. The start of an approved run is already recorded by its claim.
 async fn start(
     dispatcher: &Arc<Dispatcher>,
     node: &Node,
@@ -199,7 +199,7 @@ async fn start(
     let recorded = blocking(move || append(&dispatcher, AuditKind::RunStarted, &record)).await;
     match recorded {
         Ok(Ok(())) => Ok(()),
-        // What cannot be recorded does not run.
+        // A run that cannot be recorded must not start.
         Ok(Err(error)) => Err(WireError::unavailable(error.to_string())),
         Err(error) => Err(error.into()),
     }
@@ -212,7 +212,7 @@ fn append(dispatcher: &Dispatcher, kind: AuditKind, record: &Value) -> Result<()
     })
 }
 
-/// Records the end of a run: of an approved one in its claim.
+/// Records the end of a run: of an approved run in its claim.
 fn ending(
     id: String,
     facts: &ForwardedRunFacts,
@@ -230,7 +230,7 @@ pub(super) fn now() -> i64 {
     i64::try_from(now_ms()).unwrap_or(i64::MAX)
 }
 
-/// An event of a node; the answer to it. Waits for the disk.
+/// Handles an event of a node, and returns the answer. Waits for the disk.
 pub fn receive_event(dispatcher: &Dispatcher, node_id: &str, name: &str, payload: Value) -> Value {
     let unhandled =
         |reason: &str| json!({ "ok": true, "event": name, "handled": false, "reason": reason });
@@ -267,7 +267,7 @@ pub fn receive_event(dispatcher: &Dispatcher, node_id: &str, name: &str, payload
     }
 }
 
-/// A run of this node, by id and session: others are not its own to speak of.
+/// The run of this node with this id and session. A node may not report on other runs.
 fn matched(
     dispatcher: &Dispatcher,
     node_id: &str,
@@ -280,8 +280,7 @@ fn matched(
     (facts.session_key == session_key).then_some(facts)
 }
 
-/// An approved run that another gateway of this state directory sent, and whose end is
-/// unknown.
+/// An approved run that another gateway of this state directory sent, and whose end is unknown.
 fn claimed_before(
     dispatcher: &Dispatcher,
     node_id: &str,
@@ -305,8 +304,8 @@ fn claimed_before(
     })
 }
 
-/// Approved runs that an earlier gateway sent and did not see the end of: their end is recorded as
-/// unknown. They are not run again. For a gateway that is the only one.
+/// Records the approved runs that an earlier gateway sent, without seeing their end, as unknown.
+/// They are not run again. Must only be called by the only gateway of the state directory.
 pub fn recover(dispatcher: &Dispatcher) {
     let store = dispatcher.host.store();
     let unfinished = store.unfinished_claims().unwrap_or_default();
@@ -330,7 +329,7 @@ fn has_finished(
     finished: &ExecFinished,
 ) {
     if !facts.is_awaited {
-        // It outlived its connection: this is its end.
+        // The run outlived its connection, so this event is its end.
         let key = (node_id.to_owned(), finished.run_id.clone());
         dispatcher.nodes.lock().forwarded.remove(&key);
         let outcome = outcome(finished.exit_code, finished.timed_out);

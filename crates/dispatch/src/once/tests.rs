@@ -49,7 +49,7 @@ async fn the_same_key_for_another_call_is_refused() {
         .run(Some(key("a", "y")), always, async { answer(2) })
         .await;
     assert!(other.is_err());
-    // The order in which parameters are written makes no difference.
+    // The order of parameters makes no difference.
     let first = OnceKey::new(
         String::new(),
         "exec",
@@ -100,7 +100,7 @@ async fn what_is_kept_is_bounded() {
     assert!(once.0.lock().by_name.len() <= MAX_CALLS);
 }
 
-/// An answer of about so many bytes.
+/// An answer of about this many bytes.
 fn large(bytes: usize) -> OnceAnswer {
     let details = json!({ "status": "completed", "exitCode": 3, "aggregated": "x".repeat(bytes) });
     (StatusCode::OK, json!({ "result": { "details": details } }))

@@ -1,4 +1,4 @@
-//! The agent and the session of a tool call, the same at every transport.
+//! The agent and the session of a tool call, equal for every transport.
 
 use interlock_config::ConfigFile;
 use interlock_host::CallSender;
@@ -7,7 +7,7 @@ use interlock_policy::AgentId;
 use crate::dispatcher::{Dispatcher, UnknownAgent};
 use interlock_access::ProvenCaller;
 
-/// Longer session keys are mistakes.
+/// A longer session key is a mistake.
 const MAX_KEY_BYTES: usize = 512;
 
 /// Why a call has no agent or no session.
@@ -15,13 +15,13 @@ const MAX_KEY_BYTES: usize = 512;
 pub enum CallerError {
     #[error(transparent)]
     Unknown(#[from] UnknownAgent),
-    /// A token's own agent, or a run's, cannot be left for another one.
+    /// A caller cannot leave the agent of its token or its run.
     #[error("this caller is the agent `{0}`")]
     OtherAgent(AgentId),
-    /// A session can be set to be looser than another one.
+    /// A run must stay in its session, because another session can have looser settings.
     #[error("this caller is a run of the session `{0}`")]
     OtherSession(String),
-    /// Else the rights of one agent would be had in a session of the other.
+    /// Otherwise one agent's rights would apply in a session of the other.
     #[error("agentId and sessionKey name different agents: `{0}` and `{1}`")]
     Disagree(String, String),
     #[error("sessionKey is not a session key")]
@@ -78,8 +78,8 @@ pub fn caller(
     }
 }
 
-/// Who calls by a transport, as lists of senders name it: the operator, or an agent by its token. A run
-/// has no sender: what it is inside of is not left by a call from there.
+/// The sender of a call on a transport, as lists of senders name it: the operator, or an agent by
+/// its token. A run has no sender, because a call from within a run must not leave its sandbox.
 pub fn sender(channel: &str, who: &ProvenCaller) -> Option<CallSender> {
     match who {
         ProvenCaller::Operator => Some(CallSender::new(channel, "operator")),

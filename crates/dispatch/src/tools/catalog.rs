@@ -1,4 +1,4 @@
-//! What the tools are called, what they take and what they give back, for models and programs.
+//! The names, parameters and results of the tools, for models and programs.
 
 use std::sync::LazyLock;
 
@@ -15,9 +15,9 @@ pub struct Described {
     pub description: &'static str,
     pub input: Value,
     pub output: Value,
-    /// May change or remove what is there.
+    /// Whether the tool may change or remove existing data.
     pub is_destructive: bool,
-    /// May reach other machines.
+    /// Whether the tool may reach other machines.
     pub is_open_world: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The data of tool results, for programs. The order of the fields is the order in the JSON.
+//! The data of tool results, for programs. The order of the fields is their order in the JSON.
 
 use interlock_host::{EffectReport, SandboxDenial};
 use interlock_plan::{Elevation, StartedPrograms};
@@ -58,12 +58,12 @@ pub(super) struct EndedDetails<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SandboxDetails<'a> {
-    /// What `retryOf` names.
+    /// The value for `retryOf`.
     pub(super) run_id: &'a str,
     pub(super) denials: &'a [SandboxDenial],
 }
 
-/// A run that goes on in the background.
+/// A run that continues in the background.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RunningDetails<'a> {
@@ -101,7 +101,7 @@ pub(super) struct PendingDetails<'a> {
     pub(super) host: HostDetails<'a>,
 }
 
-/// A call that did not do what was asked.
+/// A call that was not carried out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RefusedDetails<'a> {

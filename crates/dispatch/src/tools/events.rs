@@ -1,4 +1,4 @@
-//! Undelivered events of a session go along with the next answer that it gets.
+//! Delivers the undelivered events of a session with its next answer.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::result::{EventDetails, ToolResult};
 use super::{CallError, ToolCall, blocking};
 use crate::dispatcher::Dispatcher;
 
-/// Whether no event waits for a conversation. A thread that has an outcome looks for itself: a result without
-/// events then needs no further work on another thread.
+/// Whether no event waits for a conversation. The thread that has an outcome checks this itself, so
+/// that a result without events needs no further thread.
 pub(super) fn has_none(dispatcher: &Dispatcher, session_key: &str) -> bool {
     let waiting = dispatcher
         .host
@@ -18,7 +18,7 @@ pub(super) fn has_none(dispatcher: &Dispatcher, session_key: &str) -> bool {
     waiting.is_ok_and(|events| events.is_empty())
 }
 
-/// Events in one answer.
+/// The most events in one answer.
 const MOST: usize = 20;
 
 pub(super) async fn with_events(
@@ -33,14 +33,14 @@ pub(super) async fn with_events(
     let taken = blocking(move || reader.host.take_events(&key, MOST, &reader.supervisor)).await?;
     match taken {
         Ok(events) => add(&mut result, &events),
-        // The answer is worth more than its company; they wait for the next one.
+        // The answer matters more than the events; they wait for the next answer.
         Err(error) => tracing::warn!(%error, "events cannot be read"),
     }
     Ok(result)
 }
 
 fn add(result: &mut ToolResult, waiting: &WaitingEvents) {
-    // The result itself says why it was denied, once.
+    // The result itself already contains the reason of the denial.
     let is_told = |event: &&SessionEvent| {
         event.kind == EventKind::Denied
             && result

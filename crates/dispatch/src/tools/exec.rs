@@ -1,4 +1,4 @@
-//! `exec`: where a command runs. The pipeline carries it out there.
+//! `exec`: determines where a command runs. The pipeline carries it out there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) async fn exec(
 ) -> Result<ToolResult, CallError> {
     let parameters = ExecParameters::parse(arguments)?;
     let patience = call.patience(&config.config().exec_for(call.agent.as_str()));
-    // Before it is routed: a node is outside of a sandbox that the gateway's owner asks for, too.
+    // Checked before routing: a node is also outside of a sandbox that the gateway's owner demands.
     if let Err(error) = dispatcher.host.check_sandbox() {
         let refusal = RunRefusal::denied(error.code(), error.to_string());
         return Ok(refusal.with_remedy(error.remedy()).into());
@@ -56,8 +56,8 @@ pub(super) async fn exec(
     }
 }
 
-/// Finds out where the call goes. One that stays here is started by the same piece of work, so that it is
-/// handed from thread to thread once only.
+/// Determines where the call runs. A call for this machine is started by the same task, so that it
+/// changes threads only once.
 async fn route_and_start(
     dispatcher: &Arc<Dispatcher>,
     config: &Arc<ConfigFile>,
@@ -69,7 +69,7 @@ async fn route_and_start(
         let (dispatcher, config) = (Arc::clone(dispatcher), Arc::clone(config));
         let call = call.clone();
         move || {
-            // A caller that came back goes on with its approval: nothing is judged for it.
+            // A caller that returned continues with its approval: nothing is judged for it.
             let is_new = call.approval.is_none();
             let routed = RoutedExec::of(&dispatcher, &config, call, parameters);
             let place = waiting_place(&dispatcher).filter(|_| is_new);
@@ -82,29 +82,29 @@ async fn route_and_start(
             };
             let (receiver, outcome) = OutcomeReceiver::waiting();
             let started = RoutedExec::Started(Arc::clone(&run), outcome);
-            // Nothing is started for a caller that left meanwhile.
+            // A call whose caller left in the meantime is not started.
             if sender.send(Ok(started)).is_ok() {
                 run.carry_out_here(RunStart::Judged, receiver);
             }
         }
     };
-    // What is started goes on when its caller leaves.
+    // A started call continues when its caller leaves.
     drop(tokio::task::spawn_blocking(work));
     routed.await.map_err(|_| CallError::Stopping)?
 }
 
-/// A call, and where it goes.
+/// A call and its destination.
 enum RoutedExec {
     Here(Arc<LocalRun>),
-    /// It is being carried out here, and this is where the outcome comes.
+    /// The call is being carried out here; the receiver gets the outcome.
     Started(Arc<LocalRun>, oneshot::Receiver<ToolOutcome>),
     Node(SessionValues, Box<ExecParameters>, Elevation),
     Nowhere(Box<ToolResult>),
 }
 
 impl RoutedExec {
-    /// As parameters, conversation and config say it. This reads the database and makes the
-    /// directory that a run on this machine starts in.
+    /// Routes a call by its parameters, conversation and config. Reads the database, and creates
+    /// the directory in which a run on this machine starts.
     fn of(
         dispatcher: &Arc<Dispatcher>,
         config: &Arc<ConfigFile>,
@@ -164,14 +164,14 @@ impl RoutedExec {
         };
         let workdir = parameters.workdir.as_deref().map(Path::new);
         let start = match workdir.filter(|workdir| workdir.is_absolute()) {
-            // An absolute directory needs nothing to start from.
+            // An absolute directory needs no starting point.
             Some(workdir) => workdir.to_owned(),
             None => match start_directory(&scope, &call) {
                 Ok(start) => start,
                 Err(error) => return Ok(Self::Nowhere(Box::new(no_workspace(&error)))),
             },
         };
-        // What a sandbox shows is looked at when it is prepared.
+        // The directories of a sandbox are checked when it is prepared.
         let cwd = if routed == Route::Sandbox {
             let named = parameters.workdir.as_deref().unwrap_or_default();
             if named.is_empty() {

@@ -1,5 +1,5 @@
-//! `process list` for an agent: a page that fits into a few kilobytes, with how many sessions there are
-//! and how to go on.
+//! `process list` for an agent: a page that fits into a few kilobytes, with the total number of
+//! sessions and the cursor of the next page.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::dispatcher::Dispatcher;
 use crate::nodes::sessions::SessionHandler;
 use crate::session_pages;
 
-/// What the rows of a page may take, as data and as text, where the caller names no limit. The frame
-/// around them takes less than the rest of 8 kB.
+/// The size of a page's rows, as data and as text, if the caller names no limit. The frame around
+/// them takes less than the rest of 8 kB.
 const PAGE_BYTES: usize = 7_000;
 
-/// The most sessions of such a page.
+/// The most sessions on such a page.
 const PAGE_SESSIONS: usize = 50;
 
-/// A row that takes more has its texts shortened to so many characters.
+/// The texts of a larger row are shortened to this many characters.
 const ROW_BYTES: usize = 2_000;
 const SHORT_CHARS: usize = 200;
 
-/// The sessions that the caller is shown, and how many of the agent it is not.
+/// The sessions shown to the caller, and the number of the agent's other sessions.
 pub(super) async fn list(
     dispatcher: &Arc<Dispatcher>,
     call: &ToolCall,
@@ -50,7 +50,7 @@ pub(super) async fn list(
     Ok(ToolResult::new(text, data, false))
 }
 
-/// How many of the first sessions fit into a page; one always does.
+/// How many of the first sessions fit into a page. At least one always does.
 fn fitting(sessions: &[SessionSummary]) -> usize {
     let mut room = PAGE_BYTES;
     let fits = sessions.iter().take_while(|session| {
@@ -62,12 +62,13 @@ fn fitting(sessions: &[SessionSummary]) -> usize {
     fits.count().max(1)
 }
 
-/// What a session takes in the data, and in the text as JSON writes it.
+/// The size of a session in the data, and in the text as JSON writes it.
 fn row_bytes(session: &SessionSummary) -> usize {
     json!(session).to_string().len() + json!(row(session)).to_string().len()
 }
 
-/// A command can be as long as a script: a list need not repeat it.
+/// Shortens the texts of a row: a command can be as long as a script, and a list need not repeat
+/// it.
 fn shorten(session: &mut SessionSummary) {
     if row_bytes(session) <= ROW_BYTES {
         return;

@@ -33,23 +33,23 @@ const PTY_SIZE: PtySize = PtySize {
     rows: 30,
 };
 
-/// How long one look at a transcript waits for more output.
+/// How long one read of a transcript waits for more output.
 const FOLLOW_WAIT: Duration = Duration::from_secs(1);
 
-/// Characters in one report of progress. The result has all that is shown.
+/// The most characters in one progress report. The result contains everything that is shown.
 const PROGRESS_CHARS: usize = 4_000;
 
-/// What a result shows of a run that goes on.
+/// How much of a continuing run's output a result shows.
 const TAIL_LINES: u64 = 20;
 const TAIL_BYTES: usize = 4_000;
 
-/// How often a call that waits for a decision about its changes reports that.
+/// How often a call reports that it waits for a decision about its changes.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The requester of an approval whose caller is gone.
 const NO_REQUESTER: &str = "a run that ended";
 
-/// Begins the event about an approved run that was not made.
+/// The beginning of the event about an approved run that was not started.
 const NOT_RUN: &str = "Exec not run";
 
 /// A call of `exec` for this machine.
@@ -94,7 +94,7 @@ impl LocalRun {
             ask: parameters.ask,
             gateway: None,
             timeout_seconds: parameters.timeout.map(|time| {
-                // A part of a second is one second: it never becomes "no limit".
+                // Fractions are rounded up, so that a short limit never becomes "no limit".
                 time.as_secs() + u64::from(time.subsec_nanos() > 0)
             }),
             base_env: &self.dispatcher.environment,
@@ -144,7 +144,7 @@ impl LocalRun {
                 }
             }
             RunStart::Approved(ApprovedStart { id, held }) => {
-                // The config may be another since the approval was stored.
+                // The config may have changed since the approval was stored.
                 let request = self.request(None);
                 let begun = dispatcher
                     .host
@@ -168,8 +168,8 @@ impl LocalRun {
         }
     }
 
-    /// Waits for the end of a run. A caller gets its output meanwhile, and ends the run when it wants
-    /// no result any more.
+    /// Waits for the end of a run. Meanwhile a caller gets its output, and the run is ended if the
+    /// caller cancels.
     fn attend(&self, running: Running, receiver: OutcomeReceiver) {
         let mut cancelling = None;
         if !receiver.is_absent() {
@@ -185,8 +185,8 @@ impl LocalRun {
             });
         }
         let waited = running.conversation.wait();
-        // Before the caller has its result: a client that leaves with it cancels nothing any more.
-        // A run that went to the background would end with its call otherwise.
+        // Dropped before the caller gets its result, so that a client that leaves afterwards
+        // cancels nothing. Otherwise a run that went to the background would end with its call.
         drop(cancelling);
         let exec = self.config.config().exec_for(self.call.agent.as_str());
         let waiting = EffectWait {
@@ -232,7 +232,7 @@ pub(super) fn resume(
     }
 }
 
-/// Delivers the outcome of a run that was waited for, and then records it: the caller does not wait
+/// Delivers the outcome of a run that was waited for, and then records it. The caller does not wait
 /// for the record.
 fn finish(
     dispatcher: &Dispatcher,
@@ -254,8 +254,8 @@ fn finish(
         Ok(Waited::Ended(ended)) => {
             is_whole = ended.shown.omitted_bytes == 0;
             if !is_whole {
-                // The result names the session, so it must be there for a caller that reads it at
-                // once.
+                // The result names the session, so the session must exist for a caller that reads
+                // it at once.
                 let session = dispatcher.supervisor.session(name);
                 let _ = session.and_then(|session| session.to_background());
             }
@@ -295,16 +295,15 @@ fn finish(
     }
 }
 
-/// How a call waits for the decision about what its run changed.
+/// How a call waits for the decision about its run's changes.
 struct EffectWait<'a> {
     patience: Duration,
     progress: Option<tokio::sync::mpsc::Sender<Progress>>,
     requester: &'a str,
 }
 
-/// Commits what the run changed. Where an approver has to decide, the call waits as it does for a
-/// command; after that the changes are committed when they are allowed, and the conversation is
-/// notified.
+/// Commits the run's changes. If an approver has to decide, the call waits as for a command. After
+/// that, the changes are committed when they are allowed, and the conversation is notified.
 fn settle_effect(
     dispatcher: &Dispatcher,
     run_id: &str,
@@ -346,7 +345,7 @@ fn settle_effect(
         .or(Some(report))
 }
 
-/// Whether a model is told how to ask: where the owner lets runs leave their sandbox.
+/// Whether a model is told how to ask: only if the owner lets runs leave their sandbox.
 fn may_ask_to_leave(dispatcher: &Dispatcher) -> bool {
     let config = dispatcher.host.config();
     config.is_ok_and(|config| config.config().tools.elevated.enabled == Some(true))
@@ -379,7 +378,7 @@ fn refusal(dispatcher: &Dispatcher, error: &ExecError) -> RunRefusal {
     RunRefusal::of_exec(error)
 }
 
-/// Ends the run when its caller wants no result any more.
+/// Ends the run when its caller cancels.
 async fn end_when_cancelled(
     dispatcher: Arc<Dispatcher>,
     cancelled: tokio_util::sync::CancellationToken,
@@ -393,7 +392,7 @@ async fn end_when_cancelled(
     let _ = blocking(end).await;
 }
 
-/// Sends what a run writes to its caller, as long as that one listens.
+/// Sends a run's output to its caller for as long as the caller listens.
 fn follow(dispatcher: &Arc<Dispatcher>, name: &str, progress: tokio::sync::mpsc::Sender<Progress>) {
     let directory = dispatcher.supervisor.place().session(name);
     let (dispatcher, name) = (Arc::clone(dispatcher), name.to_owned());
@@ -402,7 +401,7 @@ fn follow(dispatcher: &Arc<Dispatcher>, name: &str, progress: tokio::sync::mpsc:
     });
 }
 
-/// `None` when there is no more output to report, or the caller is gone.
+/// Returns `None` when there is no more output to report, or the caller is gone.
 fn follow_transcript(
     dispatcher: &Dispatcher,
     name: &str,

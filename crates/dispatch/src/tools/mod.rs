@@ -1,5 +1,5 @@
-//! The tools that agents call: `exec`, `process`, `apply_patch`. Every transport comes through
-//! here, so all of them ask the same policy and give the same answers.
+//! The tools that agents call: `exec`, `process`, `apply_patch`. Every transport uses this module,
+//! so all of them apply the same policy and give the same answers.
 
 mod caller;
 mod catalog;
@@ -46,10 +46,11 @@ use crate::dispatcher::Dispatcher;
 use crate::once;
 use crate::work::{CallError, blocking};
 
-/// How long a call waits for a decision, where neither caller nor config say it.
+/// How long a call waits for a decision by default.
 const APPROVAL_WAIT: Duration = Duration::from_secs(45);
 
-/// The same for a caller that takes progress: it knows what the call waits for, and keeps it open.
+/// The default for a caller that accepts progress reports: it knows what the call waits for, and
+/// keeps it open.
 const APPROVAL_WAIT_WITH_PROGRESS: Duration = Duration::from_mins(10);
 
 /// One of the tools.
@@ -70,35 +71,36 @@ impl Tool {
     }
 }
 
-/// Who calls, and how progress is reported to the caller.
+/// The caller of a tool, and how progress is reported to it.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
     pub agent: AgentId,
     pub session_key: String,
-    /// Where a caller on this machine is.
+    /// The directory of a caller on this machine.
     pub cwd: Option<PathBuf>,
-    /// What the calling program brings of its own.
+    /// The calling program's own context.
     pub context: CallerContext,
     /// Which background sessions `process list` shows.
     pub listed: ListedSessions,
-    /// The connection that asks. It never decides.
+    /// The connection of the caller. No decision depends on it.
     pub requester: String,
-    /// Who calls, as the transport proved it. A call of a run has none, and leaves no sandbox.
+    /// The sender, as the transport proved it. A call of a run has none, and leaves no sandbox.
     pub sender: Option<CallSender>,
     pub progress: Option<mpsc::Sender<Progress>>,
     pub asking: Asking,
-    /// Goes on with a question that this caller was given back.
+    /// The approval that this caller was given earlier, to continue with.
     pub approval: Option<String>,
-    /// How long the caller waits for a person, if it said so.
+    /// How long the caller waits for an approver, if it said so.
     pub approval_wait: Option<Duration>,
-    /// Who reads the result.
+    /// The reader of the result.
     pub audience: Audience,
-    /// Cancelled when the caller wants no result any more. None where its transport has no way to say so.
+    /// Cancelled when the caller no longer wants a result. `None` if its transport cannot express
+    /// that.
     pub cancellation: Option<CancellationToken>,
 }
 
 impl ToolCall {
-    /// Returns when the caller wants no result any more.
+    /// Returns when the caller no longer wants a result.
     async fn cancelled(&self) {
         match &self.cancellation {
             Some(token) => token.cancelled().await,
@@ -106,14 +108,15 @@ impl ToolCall {
         }
     }
 
-    /// How long it waits for a decision.
+    /// How long the call waits for a decision.
     fn patience(&self, exec: &ExecConfig) -> Duration {
         let configured = exec.approval_wait_ms.map(Duration::from_millis);
         approval_wait(self.approval_wait.or(configured), self.progress.is_some())
     }
 }
 
-/// How long a call waits for a decision: as it is set, else longer where the caller takes progress.
+/// How long a call waits for a decision: the configured time, or a default, which is longer if the
+/// caller accepts progress reports.
 fn approval_wait(set: Option<Duration>, takes_progress: bool) -> Duration {
     let usual = if takes_progress {
         APPROVAL_WAIT_WITH_PROGRESS
@@ -123,32 +126,33 @@ fn approval_wait(set: Option<Duration>, takes_progress: bool) -> Duration {
     set.unwrap_or(usual)
 }
 
-/// Which background sessions a list shows. Each of the agent's can be used by its id.
+/// Which background sessions a list shows. Each session of the agent can be used by its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListedSessions {
     OfAgent,
-    /// Two clients of one agent do not get in each other's way.
+    /// Keeps two clients of one agent out of each other's way.
     OfConversation,
 }
 
-/// Who reads a result.
+/// The reader of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
-    /// In the form of the reference, with as much output as `tools.exec.maxOutputChars` allows.
+    /// Programs get the form of the reference, with as much output as `tools.exec.maxOutputChars`
+    /// allows.
     Programs,
-    /// As text of at most so many characters.
+    /// Models get text of limited length.
     Models { result_chars: usize },
 }
 
 impl Audience {
-    /// For models, as the config says.
+    /// The audience of models, according to the config.
     pub fn models(config: &ConfigFile, agent: &AgentId) -> Self {
         let exec = config.config().exec_for(agent.as_str());
         let result_chars = exec.result_chars();
         Self::Models { result_chars }
     }
 
-    /// Characters of output that fit into the result, where the config does not say it already.
+    /// How many characters of output fit into the result, unless the config already limits them.
     fn show_chars(self) -> Option<usize> {
         match self {
             Self::Programs => None,
@@ -157,28 +161,30 @@ impl Audience {
     }
 }
 
-/// Where a question goes, besides the owner's own surfaces.
+/// Where an approval is shown, besides the owner's own surfaces.
 #[derive(Debug, Clone)]
 pub enum Asking {
-    /// Nowhere: the call waits for as long as callers have patience.
+    /// Nowhere else: the call waits for as long as its caller has patience.
     Elsewhere,
-    /// To the person at the caller, and the call waits while that one looks at it.
+    /// To the person at the caller. The call waits while that person looks at it.
     Here(Arc<dyn Asker>),
-    /// Back to the caller at once, who comes again with the answer; if it is a question for that one.
+    /// Returned to the caller at once, which repeats the call with the answer. Only for approvals
+    /// that the caller can show.
     Returned(fn(&PendingApproval) -> bool),
 }
 
-/// Shows a question to the person at the caller. Only where the owner trusts that program to do so.
+/// Shows an approval to the person at the caller. Only used if the owner trusts that program to do
+/// so.
 pub trait Asker: std::fmt::Debug + Send + Sync {
-    /// Ends when no answer is to come from there any more; an answer is decided by then. Dropped
-    /// when the question has been answered elsewhere.
+    /// Ends when no answer will come from there; an answer is stored by then. Dropped when the
+    /// approval was decided elsewhere.
     fn ask(&self, approval: PendingApproval) -> BoxFuture<'static, ()>;
 }
 
-/// A report of progress to a waiting caller.
+/// A progress report for a waiting caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// Text that the run has written since.
+    /// The output since the last report.
     Output(String),
     /// What the call waits for, and where to decide.
     Waiting(String),
@@ -199,11 +205,11 @@ pub fn available(config: &ConfigFile, agent: &AgentId) -> Vec<&'static Described
         .collect()
 }
 
-/// Calls a tool. A refusal by policy or by a person is a result; an error is a call that could not
-/// be made.
+/// Calls a tool. A refusal by policy or by an approver is a result; an error means that the call
+/// could not be made.
 ///
-/// The config is the one that the call began with. It holds until the call is carried out, or waits
-/// for an approver: what is approved later is judged by the config of then.
+/// `config` is the config that the call began with. It holds until the call is carried out or waits
+/// for an approver: a call that is approved later is judged by the config of that time.
 pub async fn call(
     dispatcher: &Arc<Dispatcher>,
     config: &Arc<ConfigFile>,
@@ -235,8 +241,8 @@ pub async fn call(
     events::with_events(dispatcher, call, result).await
 }
 
-/// Where a call starts: in the workspace of the calling program, else where that program is, else in
-/// the agent's workspace, which this makes if need be.
+/// The directory in which a call starts: the workspace of the calling program, or else that
+/// program's directory, or else the agent's workspace, which is created if needed.
 fn start_directory(scope: &AgentScope<'_>, call: &ToolCall) -> Result<PathBuf, WorkspaceError> {
     let own = call.context.workspace().first();
     match own.or(call.cwd.as_ref()) {
@@ -249,14 +255,14 @@ fn no_workspace(error: &WorkspaceError) -> ToolResult {
     ToolResult::denied(error.code(), &error.to_string(), error.remedy().as_deref())
 }
 
-/// The key under which a call is made once, whichever transport it comes through.
+/// The key under which a call is made once, regardless of its transport.
 pub fn once_key(call: &ToolCall, key: &str, tool: &str, arguments: &Value) -> once::OnceKey {
     let name = format!("{}\n{}\n{key}", call.agent, call.session_key);
     once::OnceKey::new(name, tool, arguments.clone())
 }
 
-/// Whether an answer to a call stands for something that was done, or may be. A refusal does not; a
-/// question does: what is allowed later runs by itself.
+/// Whether an answer stands for an effect, or a possible one. A refusal does not. A pending
+/// approval does, because a run that is allowed later starts by itself.
 pub fn had_effect((status, body): &once::OnceAnswer) -> bool {
     let answered = AnsweredCall::deserialize(body).unwrap_or_default();
     match answered.result.details.status {
@@ -265,7 +271,7 @@ pub fn had_effect((status, body): &once::OnceAnswer) -> bool {
     }
 }
 
-/// What an answer to a call says of its result.
+/// The part of an answer that describes its result.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct AnsweredCall {

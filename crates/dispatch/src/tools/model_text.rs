@@ -1,6 +1,5 @@
-//! Results for models: a status line, then what happened meanwhile, then output, then what else there
-//! is to know. All of it together fits into `tools.exec.resultChars`. Programs read the same facts as
-//! data, where no text is repeated.
+//! Results for models: a status line, then events, then output, then notes. All of it together fits
+//! into `tools.exec.resultChars`. Programs read the same facts as data, which repeats no text.
 
 use interlock_command::display::ShownLine;
 use serde_json::Value;
@@ -8,10 +7,10 @@ use serde_json::Value;
 use super::result::ToolResult;
 use super::run_outcome::RunLocation;
 
-/// How many characters of a result are for everything but output.
+/// How many characters of a result are reserved for everything but output.
 const MOST_RESERVED: usize = 4_000;
 
-/// Fields of the data that the text tells already. The output is among them, wherever it stands.
+/// Fields of the data that the text already contains, including the output.
 const TOLD_IN_TEXT: &[&str] = &[
     "aggregated",
     "denial",
@@ -25,12 +24,12 @@ const TOLD_IN_TEXT: &[&str] = &[
     "warningText",
 ];
 
-/// How a result reads to a model.
+/// A result as a model reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelText {
-    /// How it stands: exit code, duration, where.
+    /// The status: exit code, duration, host.
     pub status: String,
-    /// What a program wrote. Some of nothing is said to be nothing.
+    /// A program's output. Empty output is reported as such.
     pub output: Option<String>,
     pub notes: Vec<String>,
 }
@@ -56,17 +55,17 @@ impl std::fmt::Display for RunLocation {
     }
 }
 
-/// The first line of a run that has ended.
+/// The first line of an ended run.
 pub fn ended_status(how: &str, duration_ms: u64, location: &RunLocation) -> String {
     format!("{how}, {}, {location}", duration(duration_ms))
 }
 
-/// The characters of output that fit into a result of so many characters.
+/// How many characters of output fit into a result of this length.
 pub fn output_room(result_chars: usize) -> usize {
     result_chars - MOST_RESERVED.min(result_chars / 4)
 }
 
-/// How to read what is left out of a transcript.
+/// How to read the omitted part of a transcript.
 pub fn read_rest((left_out, total): (u64, u64), session: &str, offset: Option<u64>) -> String {
     let offset = offset.map_or(String::new(), |line| format!(", offset {line}"));
     format!(
@@ -74,8 +73,8 @@ pub fn read_rest((left_out, total): (u64, u64), session: &str, offset: Option<u6
     )
 }
 
-/// The line of a transcript where the part begins that its text leaves out. The line before the gap may
-/// be cut, so that it is read again.
+/// The line of a transcript at which the omitted part begins. The line before the gap may be cut,
+/// so it is read again.
 pub fn line_of_gap(text: &str, left_out: u64, lines: u64) -> Option<u64> {
     let gap = format!("[{left_out} bytes with {lines} line ends left out here]\n");
     let head = &text[..text.find(&gap)?];
@@ -84,7 +83,7 @@ pub fn line_of_gap(text: &str, left_out: u64, lines: u64) -> Option<u64> {
 }
 
 impl ToolResult {
-    /// As a model reads it, in so many characters at most.
+    /// The result as a model reads it, with at most `most` characters.
     pub fn for_model(&self, most: usize) -> String {
         let owned;
         let model = match &self.model {
@@ -105,7 +104,7 @@ impl ToolResult {
         });
         let taken = [model.status.as_str(), output.unwrap_or_default(), &notes];
         let taken: usize = taken.iter().map(|part| part.chars().count() + 2).sum();
-        // Events are delivered only here, so they have a place even beside long output.
+        // Events are only delivered here, so they get room even beside long output.
         let room = most
             .saturating_sub(taken)
             .max(MOST_RESERVED.min(most / 4) / 2);
@@ -120,7 +119,8 @@ impl ToolResult {
         cut(parts.join("\n\n"), most).0
     }
 
-    /// The text of a result that is no run: with its code, since the data may not be shown to the model.
+    /// The text of a result without a run. It includes the code, since the data may not be shown to
+    /// the model.
     fn first_line(&self) -> String {
         match &self.refusal {
             Some(refusal) => format!("{} ({}): {}", refusal.status(), refusal.code, self.text),
@@ -128,7 +128,7 @@ impl ToolResult {
         }
     }
 
-    /// The data of a result whose text stands beside it: ids, status and counts.
+    /// The data of a result whose text is sent beside it: ids, status and counts.
     pub fn without_text(&self) -> Value {
         without_text(&self.details())
     }
@@ -146,12 +146,12 @@ fn without_text(value: &Value) -> Value {
     }
 }
 
-/// The longest line that says what is left out.
+/// The longest line about omitted text.
 const MAX_MARK_CHARS: usize = 80;
 
-/// At most so many characters, half from the beginning and half from the end, with a line of its own
-/// for the rest; and how many bytes that is. As output of runs on this machine is shown. The line
-/// counts.
+/// Shortens a text to `most` characters, half from the beginning and half from the end, with a line
+/// about the rest, like output of runs on this machine. The line counts. Also returns the number of
+/// omitted bytes.
 pub fn cut(text: String, most: usize) -> (String, usize) {
     let place = |skip: usize| text.char_indices().nth(skip).map(|(place, _)| place);
     if place(most).is_none() {
@@ -176,8 +176,8 @@ pub fn cut(text: String, most: usize) -> (String, usize) {
     (shown, left_out)
 }
 
-/// A part of a text that fits, by whole lines; how many lines were dropped before and after it. A line
-/// that is too long by itself is cut.
+/// The part of a text that fits, in whole lines, and the number of dropped lines. A single line
+/// that is too long is cut.
 pub fn fitting_lines(text: &str, most: usize, end: KeptEnd) -> (String, u64) {
     if text.chars().count() <= most {
         return (text.to_owned(), 0);
@@ -194,7 +194,7 @@ pub fn fitting_lines(text: &str, most: usize, end: KeptEnd) -> (String, u64) {
         KeptEnd::First => lines.iter().take_while(fits).count(),
         KeptEnd::Last => lines.iter().rev().take_while(fits).count(),
     };
-    // One line that is longer than all the room is better than none.
+    // A single line that exceeds the room is better than none.
     let kept = kept.max(1);
     let dropped = lines.len() - kept;
     let part = match end {
@@ -205,14 +205,14 @@ pub fn fitting_lines(text: &str, most: usize, end: KeptEnd) -> (String, u64) {
     (cut(part, most).0, dropped)
 }
 
-/// Which end of a text stays.
+/// Which end of a text is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptEnd {
     First,
     Last,
 }
 
-/// A time as a reader takes it in.
+/// A duration for readers.
 pub fn duration(milliseconds: u64) -> String {
     let seconds = milliseconds / 1_000;
     match milliseconds {

@@ -1,9 +1,9 @@
-//! `exec host=node`: prepared there, judged there, asked about here, run there.
+//! `exec host=node`: the node prepares, judges and runs the command; this gateway asks the
+//! approver.
 //!
-//! One connection carries every step. The node's own policy decides; what the gateway's config and
-//! approvals document, the conversation and the call say is one more layer, which can only be
-//! stricter. What an approver allows is the plan that the node made, and that plan is what it gets
-//! back.
+//! One connection carries every step. The node's own policy decides. The gateway's config and
+//! approvals document, the conversation and the call form one more layer, which can only be
+//! stricter. An approver allows the plan that the node made, and the node gets that plan back.
 
 mod approval;
 mod follow;
@@ -36,10 +36,10 @@ use crate::nodes::{Node, approval as wire_approval, choose};
 use crate::work::blocking;
 use foreign_command::ForeignCommand;
 
-/// Characters of output in a result, where the config says nothing.
+/// The most characters of output in a result by default.
 const SHOWN_CHARS: usize = 200_000;
 
-/// How a refusal of a node begins that says that no plan can be made.
+/// The prefix of a node's refusal to make a plan.
 const DENIED: &str = "SYSTEM_RUN_DENIED";
 
 pub use levels::GatewayLevels;
@@ -51,20 +51,20 @@ pub(super) struct NodeRun {
     dispatcher: Arc<Dispatcher>,
     node: Arc<Node>,
     call: ToolCall,
-    /// Without a plan.
+    /// The run without a plan.
     run: SystemRun,
     levels: GatewayLevels,
-    /// The part of `levels` that the call itself said.
+    /// The call's own part of `levels`.
     call_ask: Option<Ask>,
     limit: Option<Duration>,
-    /// After this long an approved run is announced.
+    /// An approved run that takes longer than this is announced.
     notice: Option<Duration>,
-    /// The node is an Interlock node, which keeps transcripts of its runs.
+    /// Whether the node is an Interlock node, which keeps transcripts of its runs.
     keeps_transcripts: bool,
     manner: NodeRunManner,
-    /// The `elevated` of the call.
+    /// The `elevated` parameter of the call.
     asked_elevated: Option<bool>,
-    /// How far it leaves the sandbox that its conversation has on the gateway.
+    /// How far the run leaves the sandbox that its conversation has on the gateway.
     elevation: Elevation,
 }
 
@@ -73,15 +73,15 @@ pub(super) struct NodeRun {
 struct NodeRunManner {
     pty: bool,
     stdin_pipe: bool,
-    /// When it goes to the background; `None` is never.
+    /// When the run goes to the background; `None` means never.
     yields: Option<Duration>,
     show_chars: usize,
 }
 
-/// What a start on the node came to.
+/// The result of a start on the node.
 enum NodeAttempt {
     Outcome(Box<ToolOutcome>),
-    /// The node, or the way to it, said no.
+    /// The node refused, or could not be reached.
     Refused(WireError),
 }
 
@@ -105,7 +105,8 @@ impl RunHost for NodeRun {
 }
 
 impl NodeRun {
-    /// The run of a call on the node that call, conversation and config mean, or why there is none.
+    /// The run of a call on the node that call, conversation and config determine, or why there is
+    /// none.
     pub(super) async fn choose(
         dispatcher: &Arc<Dispatcher>,
         config: &Arc<ConfigFile>,
@@ -198,7 +199,7 @@ impl NodeRun {
                 session_key: Some(call.session_key.clone()),
                 run_id: Some(uuid::Uuid::new_v4().to_string()),
                 approved: Some(false),
-                // The caller is notified by the answer, or by this gateway.
+                // The answer notifies the caller, or this gateway does.
                 suppress_notify_on_exit: Some(true),
                 ..SystemRun::default()
             },
@@ -215,11 +216,11 @@ impl NodeRun {
         }))
     }
 
-    /// Lets the node judge the call: it runs, is refused, or an approver is asked about the plan that
-    /// the node makes of it.
+    /// Lets the node judge the call: the call runs, is refused, or an approver is asked about the
+    /// node's plan.
     async fn carry_out_judged(&self, mut receiver: OutcomeReceiver) {
-        // Most calls are allowed. An Interlock node makes its own plan of them then, and of what it
-        // wants approved it has run nothing.
+        // Most calls are allowed. An Interlock node then makes its own plan, and has run nothing of
+        // a call that needs an approval.
         let may_be_allowed = match foreign::may_be_allowed(self).await {
             Ok(may_be_allowed) => may_be_allowed,
             Err(refusal) => {
@@ -235,7 +236,8 @@ impl NodeRun {
         }
         let (plan, unplanned) = match self.prepare().await {
             Ok(prepared) => (Some(prepared), None),
-            // No plan, so nothing that an approver could allow; the node may allow it all the same.
+            // Without a plan there is nothing that an approver could allow, but the node may still
+            // allow the call.
             Err(error) if says(&error, DENIED) => (None, Some(error)),
             Err(error) => {
                 let refusal = refusals::refused(&self.node, &error);
@@ -263,7 +265,7 @@ impl NodeRun {
         receiver.deliver(outcome);
     }
 
-    /// Runs the call without an approval. Gives the receiver back if the node wants one.
+    /// Runs the call without an approval. Returns the receiver if the node wants an approval.
     async fn attempt(
         &self,
         run: SystemRun,
@@ -292,7 +294,7 @@ impl NodeRun {
         end.record(self, listener).await;
     }
 
-    /// The plan that the node makes of the command, with what it says of it.
+    /// The node's plan of the command, with its notes.
     async fn prepare(&self) -> Result<SystemRunPrepared, WireError> {
         let prepare = SystemRunPrepare {
             command: self.run.command.clone(),
@@ -321,8 +323,8 @@ impl NodeRun {
             WireError::unavailable(format!("the node's plan cannot be read: {error}"))
         })?;
         let plan = &prepared.plan;
-        // What people approve is for this agent and this session and what they are shown, whatever
-        // the node says.
+        // An approval is for this agent, this session and the shown texts, regardless of the node's
+        // claims.
         let fits = plan.agent_id == self.run.agent_id
             && plan.session_key == self.run.session_key
             && !plan.argv.is_empty()
@@ -356,7 +358,7 @@ fn shown_chars(configured: Option<u64>) -> usize {
     })
 }
 
-/// Whether a node's own words begin so.
+/// Whether a node's own message begins with this text.
 fn says(error: &WireError, words: &str) -> bool {
     let said = NodeErrorText::of(error).message.unwrap_or(&error.message);
     said.starts_with(words)

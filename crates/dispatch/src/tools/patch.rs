@@ -1,5 +1,5 @@
-//! `apply_patch`: several files in the agent's workspace, all or nothing. Patches of protected files
-//! wait for an approver, as runs do.
+//! `apply_patch`: changes several files in the agent's workspace, all or nothing. Patches of
+//! protected files wait for an approver, like runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ pub(super) fn resume(
     deliver(dispatcher, conversation, &id, applied, receiver);
 }
 
-/// Delivers what became of an approved patch.
+/// Delivers the outcome of an approved patch.
 fn deliver(
     dispatcher: &Dispatcher,
     conversation: (&str, &str),

@@ -5,9 +5,9 @@
 //!         └─► Pending ─► decision ─► carry_out(Approved) ─► outcome
 //! ```
 //!
-//! A [`RunHost`] judges and starts one call. The approval is stored before this module waits for its
-//! decision, so a caller that waits, one that left, one that came back and a gateway that was
-//! restarted (`resume`) all go on here: they differ only in who receives the outcome.
+//! A [`RunHost`] judges and starts one call. The approval is stored before this module waits for
+//! its decision. Therefore a caller that waits, one that left, one that returned and a restarted
+//! gateway (`resume`) all continue here: they only differ in the receiver of the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,46 +27,46 @@ use crate::approvals::HeldApproval;
 use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
 
-/// How often a waiting caller gets a report of what it waits for.
+/// How often a waiting caller gets a report about what it waits for.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One call, and the host that carries it out.
 pub trait RunHost: std::fmt::Debug + Send + Sync {
-    /// Carries the call out as far as its start allows, and hands the outcome to the receiver. It
-    /// goes on when the receiver leaves; then the conversation is notified of the end.
+    /// Carries the call out as far as its start permits, and delivers the outcome to the receiver.
+    /// The call continues when the receiver leaves; then the conversation is notified of the end.
     fn carry_out(
         self: Arc<Self>,
         start: RunStart,
         receiver: OutcomeReceiver,
     ) -> BoxFuture<'static, ()>;
 
-    /// Where it runs, as a pending result says it.
+    /// Where the call runs, for a pending result.
     fn location(&self) -> RunLocation;
 }
 
-/// What a call is carried out by.
+/// The authority by which a call is carried out.
 #[derive(Debug)]
 pub enum RunStart {
     /// The policy in force.
     Judged,
-    /// A decided approval. What runs is the plan that it holds, once.
+    /// A decided approval. Its plan runs, once.
     Approved(ApprovedStart),
 }
 
-/// An approval that is decided.
+/// A decided approval.
 #[derive(Debug)]
 pub struct ApprovedStart {
     pub id: String,
-    /// No other call uses the approval until it has been claimed, or cannot be.
+    /// Keeps other calls from using the approval until it was claimed or cannot be.
     pub held: HeldApproval,
 }
 
-/// The receiver of an outcome: a caller that waits for it, or none.
+/// The receiver of an outcome: a waiting caller, or none.
 #[derive(Debug)]
 pub struct OutcomeReceiver(Option<oneshot::Sender<ToolOutcome>>);
 
 impl OutcomeReceiver {
-    /// No caller waits: the conversation is notified.
+    /// No caller waits, so the conversation is notified.
     pub fn absent() -> Self {
         Self(None)
     }
@@ -80,7 +80,7 @@ impl OutcomeReceiver {
         self.0.is_none()
     }
 
-    /// Hands the outcome over, and says who has to report it from now on.
+    /// Delivers the outcome, and returns who reports it from now on.
     pub fn deliver(self, outcome: ToolOutcome) -> EndListener {
         let is_received = self.0.is_some_and(|sender| sender.send(outcome).is_ok());
         if is_received {
@@ -98,7 +98,7 @@ impl OutcomeReceiver {
     }
 }
 
-/// Delivers why an approved call was not carried out; `title` begins the event for a conversation
+/// Delivers why an approved call was not carried out. `title` begins the event for a conversation
 /// without a caller.
 pub(super) fn deliver_refusal(
     dispatcher: &Dispatcher,
@@ -120,7 +120,7 @@ pub(super) fn deliver_refusal(
     dispatcher.events.look_now();
 }
 
-/// Carries a call out, waits for an approver where one is needed, and returns the result.
+/// Carries a call out, waits for an approver if one is needed, and returns the result.
 pub(super) async fn run(
     dispatcher: &Arc<Dispatcher>,
     host: Arc<dyn RunHost>,
@@ -137,7 +137,7 @@ pub(super) async fn run(
     }
 }
 
-/// Goes on with a call that was judged: it is over, or an approver has to decide.
+/// Continues with a judged call: it is over, or an approver has to decide.
 pub(super) async fn finish(
     dispatcher: &Arc<Dispatcher>,
     host: Arc<dyn RunHost>,
@@ -153,14 +153,14 @@ pub(super) async fn finish(
     }
 }
 
-/// Starts the call in a task of its own, which outlives its caller, and waits for the outcome.
+/// Starts the call in a separate task, which outlives its caller, and waits for the outcome.
 async fn start(host: &Arc<dyn RunHost>, start: RunStart) -> Result<ToolOutcome, CallError> {
     let (receiver, outcome) = OutcomeReceiver::waiting();
     tokio::spawn(Arc::clone(host).carry_out(start, receiver));
     outcome.await.map_err(|_| CallError::Stopping)
 }
 
-/// Waits for the decision for as long as the caller has patience, and carries out what is allowed.
+/// Waits for the decision for as long as the caller has patience, and carries out an allowed call.
 async fn approve(
     dispatcher: &Arc<Dispatcher>,
     host: Arc<dyn RunHost>,
@@ -205,7 +205,8 @@ async fn approve(
         () = call.cancelled() => {
             let dispatcher = Arc::clone(dispatcher);
             blocking(move || {
-                // An approval that is decided by now is not used: no caller waits for its run.
+                // An approval that was decided in the meantime is not used, because no caller waits
+                // for its run.
                 let _ = dispatcher.host.approvals().withdraw(&id);
                 dispatcher.approvals.look_now();
             })
@@ -214,7 +215,7 @@ async fn approve(
         }
         () = patience => {
             let pending = pending();
-            // A caller that came back leaves the approval to the call that asked for it.
+            // A caller that returned leaves the approval to the call that requested it.
             if call.approval.is_none() {
                 tokio::spawn(carry_out_when_decided(Arc::clone(dispatcher), host, decision, held));
             }
@@ -226,8 +227,9 @@ async fn approve(
     Ok(start(&host, approved).await?.into())
 }
 
-/// Carries out what is allowed after its caller got a pending result. The conversation is notified
-/// of the end; of a denial the decision has notified it. A caller that comes back goes first.
+/// Carries out an allowed call after its caller got a pending result. The conversation is notified
+/// of the end; the decision itself notifies it of a denial. A caller that returned takes
+/// precedence.
 pub(super) async fn carry_out_when_decided(
     dispatcher: Arc<Dispatcher>,
     host: Arc<dyn RunHost>,
@@ -236,7 +238,7 @@ pub(super) async fn carry_out_when_decided(
 ) {
     tokio::select! {
         () = decision.wait() => {}
-        // The approval outlives this process: the next one resumes it.
+        // The approval outlives this process, and the next one resumes it.
         () = dispatcher.stop.cancelled() => return,
     }
     held.until_alone().await;
@@ -250,12 +252,12 @@ pub(super) async fn carry_out_when_decided(
     host.carry_out(approved, OutcomeReceiver::absent()).await;
 }
 
-/// The decision of an approval, which may have been taken before this process looked.
+/// The decision of an approval, which may have been made before this process listened.
 pub(super) struct AwaitedDecision {
     id: String,
     dispatcher: Arc<Dispatcher>,
     published: BoxFuture<'static, ()>,
-    /// What the record said, once it was read.
+    /// The state in the record, once it was read.
     is_decided: Option<bool>,
 }
 
@@ -273,7 +275,7 @@ impl AwaitedDecision {
         }
     }
 
-    /// Whether it was decided before this process listened.
+    /// Whether the approval was decided before this process listened.
     async fn is_decided(&mut self) -> Result<bool, CallError> {
         if let Some(is_decided) = self.is_decided {
             return Ok(is_decided);
@@ -292,7 +294,7 @@ impl AwaitedDecision {
     }
 }
 
-/// An approval that was stored before.
+/// Reads an earlier stored approval.
 async fn read_approval(
     dispatcher: &Arc<Dispatcher>,
     id: &str,
@@ -301,7 +303,7 @@ async fn read_approval(
     blocking(move || dispatcher.host.approvals().approval(&id, Secrets::Masked)).await
 }
 
-/// Reports again and again what the call waits for, and where to decide.
+/// Reports repeatedly what the call waits for, and where to decide.
 async fn report_waiting(call: &ToolCall, approval: &PendingApproval) -> std::convert::Infallible {
     if let Some(progress) = &call.progress {
         let report = Progress::Waiting(waits_for(approval));

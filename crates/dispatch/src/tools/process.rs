@@ -28,7 +28,7 @@ pub(super) async fn process(
             Audience::Models { result_chars } => output_room(result_chars),
             Audience::Programs => usize::MAX,
         },
-        // Without an offset it is the end that is asked for.
+        // Without an offset, the end of the transcript is requested.
         kept: match &action {
             SessionAction::Log { range, .. } if range.offset.is_some() => KeptEnd::First,
             _ => KeptEnd::Last,
@@ -68,18 +68,18 @@ pub(super) async fn process(
     })
 }
 
-/// The data of what a session wrote, as far as it fits.
+/// The data of a session's output, as far as it fits.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PageDetails {
     #[serde(flatten)]
     answer: Value,
-    /// How many lines are left out.
+    /// The number of omitted lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_lines: Option<u64>,
 }
 
-/// How much of a transcript a result has room for, and which end of it stays.
+/// How much of a transcript fits into a result, and which end of it is kept.
 #[derive(Debug, Clone, Copy)]
 struct TranscriptPage {
     room: usize,
@@ -101,8 +101,8 @@ fn answered(mut answer: ProcessAnswer, page: TranscriptPage) -> ToolResult {
     }
 }
 
-/// What a model reads of a transcript: how the session stands, then the lines that fit. What does not is
-/// counted, also in the data: the range of a log becomes what is shown of it.
+/// A transcript as a model reads it: the state of the session, then the lines that fit. Omitted
+/// lines are counted, also in the data: the range of a log becomes the shown range.
 fn model_text(
     answer: &mut ProcessAnswer,
     page: TranscriptPage,
@@ -174,7 +174,7 @@ fn model_text(
     }
 }
 
-/// How a session stands, for models; output that does not count any more is said to be stale.
+/// The state of a session for models. Output that no longer counts is marked as stale.
 fn session_status(id: &str, ended: &EndedSession, stale: Stale) -> String {
     let note = stale
         .note
@@ -182,7 +182,8 @@ fn session_status(id: &str, ended: &EndedSession, stale: Stale) -> String {
     format!("session {id}: {}{note}", standing(ended))
 }
 
-/// What to do next by the tools: the caller may have no shell, and its runs cannot use `interlock process`.
+/// The next step in terms of the tools: the caller may have no shell, and its runs cannot use
+/// `interlock process`.
 fn tool_remedy(error: &ProcessError) -> Option<String> {
     Some(match error {
         ProcessError::NotFound { .. } => "see which there are: process, action list".to_owned(),

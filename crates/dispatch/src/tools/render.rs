@@ -1,4 +1,4 @@
-//! The one renderer: an outcome as the result of a tool, for programs and for models.
+//! The only renderer: turns an outcome into the result of a tool, for programs and for models.
 
 use interlock_approvals::{DENIAL_TEXT, PendingApproval};
 use interlock_command::display::ShownLine;
@@ -18,7 +18,7 @@ use super::run_outcome::{
     ToolOutcome,
 };
 
-/// Characters of a command in a report of progress.
+/// How many characters of a command a progress report shows.
 const WAITING_CHARS: usize = 200;
 
 impl From<ToolOutcome> for ToolResult {
@@ -123,7 +123,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
         effect: report.effect.as_ref(),
         host: HostDetails::at(&report.location),
     };
-    // The end itself is noted first, and stands in the status line for models.
+    // The end itself is noted first. For models it is in the status line.
     let (note, how) = ending_texts(report);
     let mut notes = Vec::new();
     if report.out_of_memory {
@@ -189,7 +189,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
     })
 }
 
-/// What a caller reads of what its sandbox denied.
+/// The caller's notes about the denials of its sandbox.
 fn denial_notes(inside: &InsideReport) -> Vec<String> {
     let NotedDenials { run_id, denials } = &inside.noted;
     let shown = |denial: &SandboxDenial| ShownLine::new(&denial.to_string()).to_string();
@@ -300,10 +300,10 @@ fn pending(approval: &PendingApproval, location: &RunLocation) -> ToolResult {
     }
 }
 
-/// What the agent of a waiting patch should do.
+/// The advice to the agent of a waiting patch.
 const PATCH_ADVICE: &str = "No file has changed. Once the patch is allowed it is applied by itself, once, and this session is notified of the outcome. Do not send it again unless nothing is heard of it: then it is applied once all the same.";
 
-/// What the agent of a waiting run should do.
+/// The advice to the agent of a waiting run.
 const RUN_ADVICE: &str = "The command has not run. Once it is allowed it runs by itself, and this session is notified of the outcome. Do not send it again unless nothing is heard of it: then it runs once all the same.";
 
 fn patched(summary: &PatchSummary) -> ToolResult {

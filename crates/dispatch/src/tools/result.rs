@@ -1,5 +1,5 @@
-//! What a tool answers: text in the form of the reference, the same as data for programs, and a text
-//! for models (`model_text`).
+//! The result of a tool: text in the form of the reference, the same as data for programs, and a
+//! text for models (`model_text`).
 
 use interlock_host::parameters::ParameterError;
 use serde::Serialize;
@@ -10,30 +10,30 @@ use super::run_outcome::RunRefusal;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// As the reference writes it.
+    /// The text in the form of the reference.
     pub text: String,
     /// The data, without the events.
     pub(super) details: Value,
     /// The approval that the call waits for, or that the refusal is about.
     pub approval: Option<String>,
-    /// The call was refused.
+    /// Set if the call was refused.
     pub(super) refusal: Option<RefusalLabel>,
-    /// The tool did not do what was asked.
+    /// Whether the call was not carried out.
     pub is_error: bool,
-    /// As models read it, where that is not the same text.
+    /// The text for models, if it differs.
     pub model: Option<ModelText>,
-    /// What the conversation is notified of along with this result.
+    /// The events that the result delivers to the conversation.
     pub events: Vec<String>,
-    /// The same as data.
+    /// The events as data.
     pub(super) event_details: Vec<EventDetails>,
-    /// No event waits for the conversation, so none has to be looked for.
+    /// Whether no event waits for the conversation, so that none has to be looked for.
     pub(super) has_no_events: bool,
 }
 
-/// What kind of refusal a result is.
+/// The kind of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RefusalLabel {
-    /// Policy or an approver said no.
+    /// Whether the policy or an approver said no.
     pub(super) is_denial: bool,
     pub(super) code: String,
 }
@@ -55,7 +55,7 @@ pub(super) struct EventDetails {
     pub(super) created_at_ms: i64,
 }
 
-/// The data of a result together with the events that go along with it.
+/// The data of a result together with its events.
 #[derive(Serialize)]
 struct DetailsWithEvents<'a> {
     #[serde(flatten)]
@@ -87,7 +87,7 @@ impl ToolResult {
         }
     }
 
-    /// As it goes to callers of HTTP and WebSocket.
+    /// The form for callers of HTTP and WebSocket.
     pub fn to_json(&self) -> Value {
         let text = if self.events.is_empty() {
             self.text.clone()
@@ -108,23 +108,23 @@ impl ToolResult {
         })
     }
 
-    /// Policy or an approver said no.
+    /// A denial by the policy or an approver.
     pub(super) fn denied(code: &str, message: &str, remedy: Option<&str>) -> Self {
         RunRefusal::denied(code, message).with_remedy(remedy).into()
     }
 
-    /// The parameters of the call make no sense.
+    /// The result for invalid parameters.
     pub fn wrong_parameters(error: &ParameterError) -> Self {
         RunRefusal::of_parameters(error).into()
     }
 
-    /// The call could not be carried out.
+    /// The result for a call that could not be carried out.
     pub fn failed(code: &str, message: &str, remedy: Option<&str>) -> Self {
         RunRefusal::failed(code, message).with_remedy(remedy).into()
     }
 }
 
-/// A message, and what to do about it.
+/// A message followed by its remedy.
 pub(super) fn with_hint(message: &str, remedy: Option<&str>) -> String {
     match remedy {
         Some(remedy) => format!("{message}\nhint: {remedy}"),

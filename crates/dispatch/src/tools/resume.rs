@@ -1,5 +1,5 @@
-//! Calls that an earlier process of this gateway asked an approver about: what is allowed by now, or
-//! later, is carried out as if that process still lived.
+//! Resumes calls for which an earlier process of this gateway requested approvals: an allowed call
+//! is carried out as if that process still lived.
 
 use std::sync::Arc;
 
@@ -16,10 +16,11 @@ use super::{local_run, patch};
 use crate::dispatcher::Dispatcher;
 use crate::work::{CallError, blocking, waiting};
 
-/// Approvals that are resumed at most.
+/// The most approvals that are resumed.
 const MAX_RESUMED: usize = 4096;
 
-/// Goes on with everything that an earlier process asked. Returns when all of it is waited for.
+/// Continues everything that an earlier process requested. Returns when all of it is being waited
+/// for.
 pub async fn resume(dispatcher: Arc<Dispatcher>) {
     let reader = Arc::clone(&dispatcher);
     let stored = match blocking(move || stored_calls(&reader)).await {
@@ -42,7 +43,7 @@ pub async fn resume(dispatcher: Arc<Dispatcher>) {
     }
 }
 
-/// Asks an approver once more about a call whose approval expired. What is allowed is carried out as if
+/// Asks an approver again about a call whose approval expired. An allowed call is carried out as if
 /// its caller had left, and the conversation is notified of the end.
 pub async fn ask_again(
     dispatcher: &Arc<Dispatcher>,
@@ -73,7 +74,7 @@ pub async fn ask_again(
 /// A call by the id of its approval.
 type StoredCall = (String, Arc<dyn RunHost>);
 
-/// The calls whose approvals were asked for before this process began and are not used.
+/// The calls whose unused approvals were requested before this process started.
 fn stored_calls(dispatcher: &Arc<Dispatcher>) -> Result<Vec<StoredCall>, HostError> {
     let began = i64::try_from(dispatcher.started_at_ms).unwrap_or(i64::MAX);
     let local = dispatcher.host.runs_to_resume(began, MAX_RESUMED)?;

@@ -1,4 +1,4 @@
-//! What became of a call, wherever its run is: one type, which `render` turns into the result of
+//! The outcome of a call, regardless of its host: one type, which `render` turns into the result of
 //! the tool.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::nodes::Node;
 #[derive(Debug)]
 pub enum ToolOutcome {
     Ended(Box<RunEndReport>),
-    /// The run goes on in the background.
+    /// The run continues in the background.
     Running(RunningReport),
     /// An approver has to decide first; nothing was started.
     Pending {
@@ -37,9 +37,9 @@ pub enum ToolOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLocation {
     pub cwd: Option<String>,
-    /// `None` is the gateway's machine.
+    /// `None` means the gateway's machine.
     pub node: Option<NodeLabel>,
-    /// A sandbox of the gateway's machine.
+    /// Whether the run is in a sandbox of the gateway's machine.
     pub is_sandboxed: bool,
 }
 
@@ -93,22 +93,22 @@ pub enum RunEnding {
     TimedOut,
     /// The supervisor of the run died, and the run with it.
     Lost,
-    /// The run failed, and its host says no more.
+    /// The run failed, and its host reports no details.
     Failed,
 }
 
-/// What of a run's output is not in the report, and where it can be read.
+/// The part of a run's output that is not in the report, and where it can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutputRest {
-    /// The report shows all of it.
+    /// The report shows the whole output.
     None,
-    /// The transcript of this background session has it.
+    /// The transcript of this background session contains it.
     Session(String),
-    /// It is lost: this host keeps no transcripts.
+    /// It is lost, because this host keeps no transcripts.
     Lost,
 }
 
-/// A run that has ended.
+/// An ended run.
 #[derive(Debug)]
 pub struct RunEndReport {
     pub ending: RunEnding,
@@ -119,43 +119,43 @@ pub struct RunEndReport {
     pub out_of_memory: bool,
     /// The limit of its sandbox that the run reached.
     pub limit: Option<LimitReached>,
-    /// Protected paths that appeared or changed in its workspace, where it could write to that.
+    /// Protected paths that appeared or changed in its workspace, if the run could write to it.
     pub protected_created: Vec<String>,
     /// How far the run left the sandbox of its conversation.
     pub elevation: Elevation,
-    /// What its sandbox denied, where it had one.
+    /// The denials of its sandbox, if it had one.
     pub inside: Option<InsideReport>,
     /// Processes that outlived the run, with their process ids.
     pub leftovers: Vec<(i32, String)>,
-    /// The programs that it started, where its sandbox logs them.
+    /// The programs that the run started, if its sandbox logs them.
     pub programs: Option<StartedPrograms>,
-    /// `None` where the host does not report it.
+    /// `None` if the host does not report it.
     pub race_free: Option<bool>,
-    /// Runs on this machine say how they were shielded, if it is known.
+    /// How a run on this machine was shielded, if it is known.
     pub shield: Option<PlanShield>,
     /// Why output could not be kept.
     pub output_fault: Option<String>,
-    /// Whether the host ends everything below a run whose time is over.
+    /// Whether the host ends the whole tree of a run that reached its time limit.
     pub ends_whole_tree: bool,
     /// Whether the host counts the bytes of the output.
     pub counts_output: bool,
     /// Environment variables of the call that the host did not pass to the command.
     pub dropped_variables: Vec<String>,
-    /// What became of its changes, where they were made in a layer.
+    /// The fate of its changes, if they were made in a layer.
     pub effect: Option<EffectReport>,
-    /// No event waits for the conversation: the thread that has the outcome has looked.
+    /// Whether no event waits for the conversation. The thread with the outcome has checked this.
     pub has_no_events: bool,
 }
 
-/// What a sandbox denied to a run.
+/// The denials of a sandbox for a run.
 #[derive(Debug)]
 pub struct InsideReport {
     pub noted: NotedDenials,
-    /// The owner lets runs leave their sandbox, so that a caller is told how to ask.
+    /// Whether the owner lets runs leave their sandbox, so that the caller is told how to ask.
     pub may_ask: bool,
 }
 
-/// Lines that say what is left out do not count against the limit of an Interlock node.
+/// An Interlock node does not count lines about omitted output against its limit.
 const MARK_CHARS: usize = 1_000;
 
 impl RunEndReport {
@@ -203,7 +203,7 @@ impl RunEndReport {
     pub fn on_node(node: &Node, followed: &Followed, session: &str, max_chars: usize) -> Self {
         let standing = &followed.standing;
         let mut output = followed.shown.clone().unwrap_or_default();
-        // The node was asked for this limit; one that shows more is cut here.
+        // The node was asked for this limit. A node that shows more is cut here.
         output.text = cut(output.text, max_chars.saturating_add(MARK_CHARS)).0;
         let rest = if output.omitted_bytes > 0 {
             OutputRest::Session(session.to_owned())
@@ -303,7 +303,7 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A run that goes on in the background.
+/// A run that continues in the background.
 #[derive(Debug)]
 pub struct RunningReport {
     pub session: String,
@@ -314,43 +314,45 @@ pub struct RunningReport {
     pub location: RunLocation,
 }
 
-/// A call that did not do what was asked.
+/// A call that was not carried out.
 #[derive(Debug)]
 pub struct RunRefusal {
-    /// Policy or an approver said no: the same call would be refused again.
+    /// Whether the policy or an approver said no: the same call would be refused again.
     pub is_denial: bool,
     pub code: String,
     pub message: String,
     pub remedy: Option<String>,
-    /// The approval that the refusal is about: no event of the same result repeats its end.
+    /// The approval that the refusal is about. No event of the same result repeats its end.
     pub approval: Option<String>,
-    /// An approver, or what stands in for one, denied it: the agent is told what that means.
+    /// Whether an approver, or the fallback for one, denied the call. The agent is told what that
+    /// means.
     pub explains_denial: bool,
-    /// The decision of an approver, where the refusal is one.
+    /// The approver's decision, if the refusal is one.
     pub denial: Option<ApproverDenial>,
     pub node: Option<NodeLabel>,
-    /// The parameter of the call that makes no sense.
+    /// The invalid parameter of the call.
     pub parameter: Option<RefusedParameter>,
-    /// The conversation has an event about it already, or the process that used the approval reports it.
+    /// Whether the conversation already has an event about it, or the process that used the
+    /// approval reports it.
     pub is_reported: bool,
 }
 
-/// A parameter that a call was refused for, as the data of the result names it.
+/// The parameter for which a call was refused, as the data of the result names it.
 #[derive(Debug, Serialize)]
 pub struct RefusedParameter {
     field: String,
     hint: Option<String>,
 }
 
-/// An approver said no.
+/// The denial of an approver.
 #[derive(Debug)]
 pub struct ApproverDenial {
-    /// In the approver's own words, if there are any.
+    /// The approver's own words, if there are any.
     pub reason: Option<String>,
 }
 
 impl RunRefusal {
-    /// Policy or an approver said no.
+    /// A denial by the policy or an approver.
     pub fn denied(code: &str, message: impl Into<String>) -> Self {
         Self {
             is_denial: true,
@@ -358,7 +360,7 @@ impl RunRefusal {
         }
     }
 
-    /// The call could not be carried out.
+    /// A call that could not be carried out.
     pub fn failed(code: &str, message: impl Into<String>) -> Self {
         Self {
             is_denial: false,
@@ -397,7 +399,7 @@ impl RunRefusal {
         }
     }
 
-    /// The caller wants no result any more.
+    /// The caller no longer wants a result.
     pub fn cancelled() -> Self {
         Self::failed("CANCELLED", "Cancelled. The command has not run.")
     }
@@ -422,7 +424,7 @@ impl RunRefusal {
         }
     }
 
-    /// The parameters of a call make no sense.
+    /// The parameters of a call are invalid.
     pub fn of_parameters(error: &ParameterError) -> Self {
         Self {
             parameter: Some(RefusedParameter {
@@ -451,7 +453,8 @@ impl RunRefusal {
     }
 }
 
-/// The conversation has an event about drift. A used approval is another call's.
+/// Whether the refusal is already reported: the conversation has an event about drift, and a used
+/// approval belongs to another call.
 fn is_reported(error: &ApprovalRefusal) -> bool {
     matches!(
         error,

@@ -1,5 +1,5 @@
-//! The owner's own program. It is no run of an agent: the owner named it in the config, and it is
-//! started as it stands there.
+//! The owner's own program. It is not a run of an agent: the owner named it in the config, and it
+//! is started as written there.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -13,13 +13,13 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
 
-/// For one try.
+/// The time limit of one attempt.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Between two looks whether it has ended.
+/// The interval of checks for its end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Starts it once, with the event in its environment and as JSON on its standard input.
+/// Starts the program once, with the event in its environment and as JSON on its standard input.
 pub(super) async fn run(
     dispatcher: &Arc<Dispatcher>,
     argv: &[String],
@@ -55,7 +55,7 @@ fn start(command: &mut Command, body: &str) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
     if let Some(mut input) = child.stdin.take() {
-        // The command need not read its input: this thread does not wait for that.
+        // The command need not read its input, so this thread does not wait for that.
         let body = body.to_owned();
         std::thread::spawn(move || input.write_all(body.as_bytes()));
     }
@@ -74,7 +74,7 @@ fn start(command: &mut Command, body: &str) -> Result<(), String> {
     }
 }
 
-/// With everything that it started and that stayed in its group.
+/// Ends the program, and everything that it started in its process group.
 fn end(child: &mut Child) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {

@@ -13,10 +13,10 @@ use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// For one try, from the connection to the status.
+/// The time limit of one attempt, from the connection to the status.
 const TIME: Duration = Duration::from_secs(10);
 
-/// Sends it once. The error is for people, and never holds the address.
+/// Sends the event once. The error is for people and never contains the address.
 pub(super) async fn post(
     wake_key: &[u8],
     url: &str,
@@ -32,10 +32,10 @@ pub(super) async fn post(
 trait PostStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> PostStream for S {}
 
-/// A connection to the host that the address names: with `https`, no other host gets anything.
+/// Connects to the host of the address. With `https`, no other host gets any data.
 async fn connect(uri: &Uri, fingerprint: Option<&str>) -> Result<Box<dyn PostStream>, String> {
     let host = uri.host().ok_or("gateway.wake.url names no host")?;
-    // An address of IPv6 stands in brackets there, and without them here.
+    // The URL has an IPv6 address in brackets, which must be removed here.
     let host = host.trim_matches(['[', ']']);
     let fingerprint = fingerprint
         .map(Fingerprint::parse)

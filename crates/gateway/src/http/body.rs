@@ -1,5 +1,5 @@
-//! The body of a call: read whole, in time, and only so large. A body that gives a JSON key twice is
-//! refused before any handler sees it.
+//! Reads the body of a call: whole, in time, and of limited size. A body with a duplicate JSON key
+//! is refused before any handler sees it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::refusal;
 /// The largest call.
 pub(super) const MAX_BODY: usize = 2 * 1024 * 1024;
 
-/// From the end of the headers to the end of the body, however it trickles in.
+/// The time from the end of the headers to the end of the body, no matter how slowly it arrives.
 const BODY_TIME: Duration = Duration::from_mins(1);
 
 /// A body up to this size is read at once; a larger one, or one of unknown size, takes a place.

@@ -1,5 +1,6 @@
-//! Decisions by HTTP: `POST /hooks/approvals` of a program that signs them, and `POST /hooks/ticket/…` of a
-//! notification's button. There is no other method: a link that is merely opened decides nothing.
+//! Decisions over HTTP: `POST /hooks/approvals` from a program that signs them, and `POST
+//! /hooks/ticket/…` from a notification's button. There is no other method: opening a link decides
+//! nothing.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use super::{Doors, body};
 use interlock_methods::Gateway;
 use interlock_methods::channels::decide;
 
-/// The largest decision.
+/// The size limit of a decision.
 const MOST_BYTES: usize = 16 * 1024;
 
 pub(crate) fn routes(base: &str) -> Router<Doors> {
@@ -63,7 +64,7 @@ async fn ticket(
     tcp: Option<Extension<Arc<TcpPeer>>>,
     Path(ticket): Path<String>,
 ) -> Response {
-    // The seal of a ticket is not repeated.
+    // The seal of a ticket must not appear in the audit.
     let approval = NtfyTickets::read(&ticket).map_or("", |(id, _)| id);
     let call = DecisionCall {
         gateway: doors.gateway,
@@ -76,7 +77,7 @@ async fn ticket(
         .await
 }
 
-/// What the caller is told of a decision that counts.
+/// The answer to a caller whose decision counts.
 fn stored(stored: &StoredDecision) -> Value {
     let ending = stored.ended.ending.as_str();
     json!({ "ok": true, "again": stored.again, "ending": ending })
@@ -192,7 +193,7 @@ fn by_ticket(gateway: &Gateway, ticket: &str) -> Result<StoredDecision, RefusedD
     hand_over(gateway, kind, (&approval, &row), decision, None)
 }
 
-/// The approval, and the message by which this channel got it.
+/// The approval, and the message that sent it to this channel.
 fn sent(
     gateway: &Gateway,
     kind: ChannelKind,
@@ -217,7 +218,8 @@ fn sent(
     Ok((approval, row.ok_or_else(unknown)?))
 }
 
-/// Decides what the channel offers, and nothing else. No approver is known: the record names the target.
+/// Stores a decision, if the channel offers it. The approver is unknown, so the record names the
+/// target.
 fn hand_over(
     gateway: &Gateway,
     kind: ChannelKind,

@@ -1,5 +1,5 @@
-//! Calls that carry a decision and prove it by themselves: of a program that signs, of a notification's
-//! button, of a phone. What holds for all of them is here.
+//! Calls that carry a decision together with its proof: from a program that signs, a notification's
+//! button, or a phone. This module contains their common rules.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use super::refusal;
 use interlock_methods::Gateway;
 
-/// Why nothing was decided.
+/// Why a decision was refused.
 #[derive(Debug)]
 pub(crate) struct RefusedDecision {
     status: StatusCode,
     code: &'static str,
     message: String,
-    /// It may have been a guess.
+    /// Whether the call may have been a guess.
     is_suspect: bool,
 }
 
@@ -37,7 +37,7 @@ impl RefusedDecision {
         }
     }
 
-    /// The caller may be guessing: it waits longer each time.
+    /// A refusal of a caller that may be guessing. It has to wait longer each time.
     pub(crate) fn suspect(code: &'static str, message: impl Into<String>) -> Self {
         let is_suspect = true;
         Self {
@@ -55,19 +55,19 @@ impl RefusedDecision {
     }
 }
 
-/// Who calls, and by which transport the audit names the call.
+/// The caller, and the transport by which the audit names the call.
 pub(crate) struct DecisionCall {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) peer: Peer,
     pub(crate) tcp: Option<Extension<Arc<TcpPeer>>>,
     pub(crate) transport: &'static str,
-    /// What a record of a refusal repeats from the call.
+    /// The parts of the call that a record of its refusal repeats.
     pub(crate) named: Value,
 }
 
 impl DecisionCall {
-    /// Decides, and answers. Callers that guess wait, runs decide nothing, whatever they can show, and what
-    /// is refused is in the audit, where a flood is counted.
+    /// Decides and answers. Callers that guess have to wait. Runs decide nothing, regardless of
+    /// their proof. Refusals are in the audit, where a flood is counted.
     pub(crate) async fn answer(
         self,
         decide: impl FnOnce(&Gateway) -> Result<Value, RefusedDecision> + Send + 'static,

@@ -1,4 +1,4 @@
-//! `POST /tools/invoke`: one tool, one answer.
+//! `POST /tools/invoke`: calls one tool and returns one answer.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ const NAMES: &[&str] = &[
     "idempotencyKey",
 ];
 
-/// A name that is almost a known property: a caller that wrote `agent_id` meant that agent, and not
-/// the usual one.
+/// Finds a name that is almost a known property: a caller that wrote `agent_id` meant that agent,
+/// not the default one.
 fn misspelt(invocation: &ToolInvocation) -> Option<String> {
     let plain = |name: &str| -> String {
         let letters = name.chars().filter(char::is_ascii_alphanumeric);
@@ -116,7 +116,7 @@ pub(super) async fn invoke(
     (status, Json(body)).into_response()
 }
 
-/// The arguments; some callers name the action beside them.
+/// The arguments. Some callers put the action beside them.
 fn arguments(invocation: &ToolInvocation) -> Result<Value, Box<Response>> {
     let mut arguments = invocation.args.clone().unwrap_or_else(|| json!({}));
     let Value::Object(fields) = &mut arguments else {
@@ -130,7 +130,7 @@ fn arguments(invocation: &ToolInvocation) -> Result<Value, Box<Response>> {
     Ok(arguments)
 }
 
-/// As whom the tool is called.
+/// The agent and conversation of the call.
 fn call(
     config: &ConfigFile,
     who: &ProvenCaller,

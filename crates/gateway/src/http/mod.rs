@@ -1,4 +1,4 @@
-//! HTTP: who calls is settled before anything else is looked at.
+//! HTTP: the caller is identified before anything else.
 
 mod body;
 mod chat_hooks;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ws;
 use interlock_methods::{Gateway, host_of};
 
-/// Every path that the gateway answers.
+/// The routes of every path that the gateway serves.
 pub(crate) fn router<S: ServerHandler>(
     gateway: Arc<Gateway>,
     identity: Option<Arc<Identity>>,
@@ -69,11 +69,11 @@ pub(crate) fn router<S: ServerHandler>(
         .with_state(doors))
 }
 
-/// What handlers get.
+/// The state of the handlers.
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
     pub(crate) gateway: Arc<Gateway>,
-    /// What the TCP port shows, if it speaks TLS.
+    /// The identity of the TCP port, if it uses TLS.
     pub(crate) identity: Option<Arc<Identity>>,
 }
 
@@ -81,7 +81,7 @@ async fn health() -> Response {
     Json(json!({ "ok": true, "status": "live" })).into_response()
 }
 
-/// Ready is: the store answers, and the config can be read.
+/// Ready means that the store answers and the config can be read.
 async fn ready(State(doors): State<Doors>) -> Response {
     let gateway = doors.gateway;
     let look = move || {
@@ -119,7 +119,8 @@ async fn not_found() -> Response {
     refusal(StatusCode::NOT_FOUND, "not_found", "Not Found")
 }
 
-/// A target may name the host, too (`GET http://HOST/ HTTP/1.1`). It must be the one of the header.
+/// Checks that a request target with a host (`GET http://HOST/ HTTP/1.1`) names the host of the
+/// header.
 fn target_fits_host(request: &Request) -> Result<(), headers::Foreign> {
     let Some(authority) = request.uri().authority() else {
         return Ok(());
@@ -132,7 +133,7 @@ fn target_fits_host(request: &Request) -> Result<(), headers::Foreign> {
     is_same.then_some(()).ok_or(headers::Foreign::Host)
 }
 
-/// Checks before anything else that no other site led the caller here.
+/// Checks before anything else that the caller was not led here by another site.
 async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> Response {
     let is_local = matches!(request.extensions().get(), Some(Peer::Local(_)));
     if !is_local {
@@ -170,7 +171,7 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
     response
 }
 
-/// Where a request comes from, for the audit.
+/// The address of a request, for the audit.
 fn address_of(request: &Request) -> String {
     match request.extensions().get::<Peer>() {
         Some(peer @ Peer::Network(_)) => peer.address().to_string(),
@@ -178,7 +179,7 @@ fn address_of(request: &Request) -> String {
     }
 }
 
-/// Whether the owner lets pages of this origin connect.
+/// Whether the owner permits connections from pages of this origin.
 fn is_allowed_origin(doors: &Doors, headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let (Some(origin), None) = (origins.next(), origins.next()) else {
@@ -197,8 +198,8 @@ fn is_allowed_origin(doors: &Doors, headers: &HeaderMap) -> bool {
     allowed.any(|allowed| allowed.trim_end_matches('/').as_bytes() == origin.as_bytes())
 }
 
-/// Names that the owner gave this machine, besides its addresses: the one by which others reach it,
-/// and those in its certificate.
+/// Whether the owner gave this machine a name, besides its addresses: the name by which others
+/// reach it, or a name in its certificate.
 fn is_own_name(doors: &Doors, name: &str) -> bool {
     let certified = doors.identity.as_deref();
     if certified.is_some_and(|identity| identity.is_for(name)) {
@@ -212,7 +213,7 @@ fn is_own_name(doors: &Doors, name: &str) -> bool {
     host.is_some_and(|host| host.eq_ignore_ascii_case(name))
 }
 
-/// Settles who calls; handlers find it in the request.
+/// Identifies the caller. Handlers find it in the request.
 async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let standing = match peer {
@@ -247,8 +248,8 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
     }
 }
 
-/// The other end of a TCP connection. A caller that shows nothing where something is asked for is
-/// not worth the look.
+/// The other end of a TCP connection, if it needs a lookup. A caller without the required proof is
+/// refused anyway.
 fn worth_a_look(doors: &Doors, request: &Request) -> Option<Arc<TcpPeer>> {
     let is_refused = doors.gateway.access.asks_for_proof() && bearer(request.headers()).is_none();
     let tcp = request.extensions().get::<Arc<TcpPeer>>();

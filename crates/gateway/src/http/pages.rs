@@ -1,4 +1,4 @@
-//! What a browser loads: one document without data, and its files.
+//! The resources that a browser loads: one document without data, and its files.
 
 use axum::Json;
 use axum::Router;
@@ -13,14 +13,14 @@ use serde_json::json;
 use super::{Doors, refusal};
 use crate::ws;
 
-/// Nothing of the machine is for a page.
+/// The permissions policy: pages may use no device of the machine.
 const PERMISSIONS: &str = "accelerometer=(), camera=(), clipboard-read=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()";
 
 /// The longest nonce of a proof.
 const MOST_NONCE: usize = 64;
 
-/// The pages, all of which are the same document, and its files, below the path that the owner chose. `/`
-/// is the transport of the protocol too: see [`crate::ws::upgrade`].
+/// The routes of the pages, which are all the same document, and of its files, below the path that
+/// the owner chose. `/` also serves the protocol: see [`crate::ws::upgrade`].
 pub(crate) fn routes(base: &str) -> Router<Doors> {
     let below = |path: &str| format!("{base}{path}");
     let mut router = Router::new()
@@ -56,7 +56,8 @@ async fn page_shell(State(doors): State<Doors>) -> Response {
     document(&doors)
 }
 
-/// The page of a browser that named none. Where the pages lie below a path, it is led there.
+/// The page for a browser that named none. If the pages are below a path, the browser is redirected
+/// there.
 pub(crate) fn first_page(doors: &Doors, path: &str) -> Response {
     let base = doors.gateway.ui.base();
     if base.is_empty() || path == format!("{base}/") {
@@ -72,7 +73,7 @@ pub(crate) fn first_page(doors: &Doors, path: &str) -> Response {
     (StatusCode::FOUND, leads).into_response()
 }
 
-/// The document around all pages. It is the same for every caller.
+/// The document that contains all pages. It is the same for every caller.
 pub(crate) fn document(doors: &Doors) -> Response {
     if !is_enabled(doors) {
         return not_found();
@@ -121,7 +122,7 @@ async fn asset(
     (headers, asset.body()).into_response()
 }
 
-/// The worker of the pages. Browsers ask for it again and again, so that it is never an old one.
+/// The pages' service worker. Browsers check it again and again, so it is never outdated.
 async fn worker(State(doors): State<Doors>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
@@ -148,7 +149,7 @@ async fn manifest(State(doors): State<Doors>) -> Response {
     (headers, assets::manifest(doors.gateway.ui.base())).into_response()
 }
 
-/// The authority that signed the gateway's own certificate, for phones to install. It is no secret.
+/// The authority that signed the gateway's own certificate, which phones install. It is not secret.
 async fn authority(State(doors): State<Doors>) -> Response {
     let host = &doors.gateway.dispatcher.host;
     let is_own = host
@@ -170,8 +171,8 @@ async fn authority(State(doors): State<Doors>) -> Response {
     (headers, authority).into_response()
 }
 
-/// Signs a nonce of the page together with the name that the page called: a browser sends nothing of
-/// itself to a server that cannot.
+/// Signs a nonce of the page together with the host name that the page called. A browser sends
+/// nothing of itself to a server that cannot do that.
 async fn proof(
     State(doors): State<Doors>,
     Path(nonce): Path<String>,

@@ -1,4 +1,4 @@
-//! `POST /push/answer`: a denial from a lock screen, signed with the key of the device.
+//! `POST /push/answer`: a denial from a lock screen, signed with the device's key.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use interlock_access::tcp::TcpPeer;
 use interlock_methods::Gateway;
 use interlock_methods::push::may_decide;
 
-/// The largest answer.
+/// The size limit of an answer.
 const MOST_BYTES: usize = 4096;
 
 /// How old a signature may be.
@@ -34,7 +34,7 @@ pub(crate) fn routes(base: &str) -> Router<Doors> {
         .layer(middleware::from_fn(body::read))
 }
 
-/// What a device decided.
+/// The decision of a device.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SignedAnswer {
@@ -42,14 +42,14 @@ struct SignedAnswer {
     id: String,
     digest: String,
     decision: String,
-    /// Of the message that showed it.
+    /// The nonce of the message that showed the approval.
     nonce: String,
     signed_at: u64,
     signature: String,
 }
 
 impl SignedAnswer {
-    /// The text that is signed. No claim of a device begins with its first word.
+    /// The signed text. No claim of a device begins with its first word.
     fn text(&self) -> String {
         format!(
             "interlock-push|{}|{}|{}|{}|{}",
@@ -64,7 +64,7 @@ async fn answer(
     tcp: Option<Extension<Arc<TcpPeer>>>,
     bytes: Bytes,
 ) -> Response {
-    // As the answer names them, for the audit.
+    // The names in the answer, for the audit.
     let named = serde_json::from_slice::<SignedAnswer>(&bytes).ok();
     let (device, approval) = named.map_or_else(Default::default, |one| (one.device_id, one.id));
     let call = DecisionCall {
@@ -89,7 +89,7 @@ fn decide(gateway: &Gateway, bytes: &[u8]) -> Result<(), RefusedDecision> {
     let host = &gateway.dispatcher.host;
     let device = host.store().device(&answer.device_id);
     let device = device.map_err(|error| RefusedDecision::unavailable(error.to_string()))?;
-    // The same words, whether there is such a device or not.
+    // The refusal is the same whether or not the device exists.
     let Some(device) = device.filter(may_decide) else {
         return Err(RefusedDecision::suspect(
             "PUSH_DEVICE",

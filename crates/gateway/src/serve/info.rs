@@ -1,5 +1,5 @@
-//! Which gateway runs for a state directory: a lock that ends with the process, and what it says of
-//! itself.
+//! The running gateway of a state directory: a lock that ends with the process, and the published
+//! facts about the gateway.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -15,7 +15,7 @@ use interlock_methods::GatewayError;
 
 const LOCK: &str = "gateway.lock";
 
-/// What a running gateway says of itself.
+/// The published facts about a running gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayInfo {
@@ -24,17 +24,16 @@ pub struct GatewayInfo {
     pub socket: PathBuf,
     pub version: String,
     pub started_at_ms: u64,
-    /// The fingerprint of the certificate that the port shows, as nodes pin it; none: the port is
-    /// plain.
+    /// The fingerprint of the port's certificate, as nodes pin it; `None` if the port is plain.
     #[serde(default)]
     pub tls_fingerprint: Option<String>,
-    /// What operators show on the network.
+    /// The secret that operators present on the network.
     #[serde(default)]
     pub operator_access: Option<OperatorAccess>,
 }
 
 impl GatewayInfo {
-    /// What a person types into a browser or an agent's settings.
+    /// The address that a person types into a browser or an agent's settings.
     pub fn url(&self) -> String {
         let scheme = if self.tls_fingerprint.is_some() {
             "https"
@@ -50,7 +49,7 @@ impl GatewayInfo {
     }
 }
 
-/// How long a process that looks at the lock may keep a gateway from starting.
+/// How long processes that only inspect the lock may delay a gateway's start.
 const LOOKERS: Duration = Duration::from_millis(300);
 
 /// Held while the gateway runs.
@@ -104,7 +103,8 @@ impl Drop for GatewayLock {
     }
 }
 
-/// Who merely looks whether there is a gateway has the lock for a moment: that is waited for.
+/// Takes the lock. A process that checks for a gateway holds the lock for a moment, which is waited
+/// for.
 fn lock(file: &File, state_dir: &Path) -> Result<(), std::fs::TryLockError> {
     let until = Instant::now() + LOOKERS;
     loop {
@@ -124,7 +124,7 @@ pub fn running(state_dir: &Path) -> Option<GatewayInfo> {
     let mut file = File::open(state_dir.join(LOCK)).ok()?;
     match file.try_lock_shared() {
         Err(std::fs::TryLockError::WouldBlock) => {}
-        // No process holds the lock: the file is left from a gateway that was killed.
+        // No process holds the lock: the file is left over from a killed gateway.
         _ => return None,
     }
     let mut text = String::new();

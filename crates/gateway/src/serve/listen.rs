@@ -1,4 +1,4 @@
-//! Where the gateway listens. Nothing goes beyond this machine without proof.
+//! The addresses on which the gateway listens. Other machines are only served with proof.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,8 +31,8 @@ pub(super) fn address(
     Ok(SocketAddr::new(ip, port.or(configured).unwrap_or(PORT)))
 }
 
-/// This machine's address in the tailnet: the one from which that network's own service would be
-/// reached. Nothing is sent.
+/// This machine's address in the tailnet: the source address of a route to the tailnet's own
+/// service. Nothing is sent.
 fn tailnet() -> Result<IpAddr, GatewayError> {
     let route = || -> io::Result<IpAddr> {
         let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -64,14 +64,15 @@ pub(super) async fn tcp(address: SocketAddr) -> Result<TcpListener, GatewayError
     })
 }
 
-/// For processes of this user only. Called under the lock, so a socket that is there is left over.
+/// Listens for processes of this user only. Called under the lock, so an existing socket is left
+/// over.
 pub(super) fn unix(path: &Path) -> Result<UnixListener, GatewayError> {
     let bind = || -> io::Result<UnixListener> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // The directory is closed to others already; this closes the moment before the mode is set.
+        // The directory is already closed to others. This covers the moment before the mode is set.
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         Ok(listener)

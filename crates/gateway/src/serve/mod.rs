@@ -1,5 +1,5 @@
-//! The server: its transports and its life. There is one gateway per state directory, from its lock
-//! to its last answer.
+//! The server: its transports and its life. A state directory has one gateway, from its lock to its
+//! last answer.
 
 pub(crate) mod info;
 mod listen;
@@ -45,19 +45,19 @@ use interlock_access::{Peer, record_of};
 use interlock_methods::handlers;
 use interlock_methods::{Gateway, GatewayError, GatewayOptions};
 
-/// How long a caller may take to say what it wants.
+/// How long a caller may take to send its headers.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 
-/// How long calls may take to end when the gateway does.
+/// How long calls may take to end when the gateway stops.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
-/// A gateway that can be called.
+/// A gateway that accepts calls.
 #[derive(Debug, Clone)]
 pub struct ReadyGateway {
     pub info: GatewayInfo,
 }
 
-/// Serves until `stop` is cancelled; tells when it can be called.
+/// Serves until `stop` is cancelled. Calls `tell` as soon as the gateway accepts calls.
 pub async fn serve(
     options: GatewayOptions,
     stop: CancellationToken,
@@ -66,9 +66,8 @@ pub async fn serve(
     serve_offering(options, stop, tell, McpServer::new).await
 }
 
-/// [`serve`], with something else than the tools for MCP clients: the protocol's test suite wants
-/// to find tools of its own behind the same transports. All other transports still lead to the
-/// tools.
+/// Like [`serve`], with other tools for MCP clients: the protocol's test suite needs its own tools
+/// behind the same transports. All other transports still lead to the normal tools.
 pub async fn serve_offering<S: ServerHandler>(
     options: GatewayOptions,
     stop: CancellationToken,
@@ -149,7 +148,7 @@ pub async fn serve_offering<S: ServerHandler>(
         error = state_removed(&gateway) => Err(error.into()),
     };
     stop.cancel();
-    // In a state directory that was made anew, the socket is another gateway's.
+    // If the state directory was created anew, the socket belongs to another gateway.
     if ended.is_ok() {
         let _ = std::fs::remove_file(&socket);
     }
@@ -171,8 +170,8 @@ pub async fn serve_offering<S: ServerHandler>(
     ended
 }
 
-/// Returns when the database is no longer where it was opened, at two looks in a row. A gateway without
-/// its state can decide and record nothing, and would only keep the port from the next one.
+/// Returns when the database was missing from its place at two checks in a row. A gateway without
+/// its state can decide and record nothing, and would only block the port for the next one.
 async fn state_removed(gateway: &Gateway) -> HostError {
     let mut missing = 0;
     loop {
@@ -186,10 +185,10 @@ async fn state_removed(gateway: &Gateway) -> HostError {
     }
 }
 
-/// How often the gateway looks whether its state is there.
+/// How often the gateway checks that its state exists.
 const STATE_LOOK: Duration = Duration::from_secs(1);
 
-/// Gives memory back while nothing goes on, until the gateway ends.
+/// Releases memory while the gateway is idle, until the gateway ends.
 async fn rest(gateway: Arc<Gateway>) {
     let mut rest = memory::RestWatch::default();
     let mut looks = 0_u32;
@@ -212,20 +211,20 @@ async fn rest(gateway: Arc<Gateway>) {
     }
 }
 
-/// Sessions whose time is over are looked for at every so many looks.
+/// Expired sessions are removed at every so many checks.
 const SESSIONS_EVERY: u32 = 12;
 
-/// What answers connections of both transports.
+/// Serves the connections of both transports.
 struct ConnectionService {
     router: Router,
-    /// None: the TCP port is plain. The Unix socket always is.
+    /// `None` if the TCP port is plain. The Unix socket always is.
     acceptor: Option<TlsAcceptor>,
     connections: TaskTracker,
     places: Arc<Semaphore>,
-    /// Of the Unix socket.
+    /// The places of the Unix socket.
     local_places: Arc<Semaphore>,
     stop: CancellationToken,
-    /// Finds the processes at the other end of TCP connections.
+    /// Finds the processes at the other ends of TCP connections.
     looks: PeerLooks,
     gateway: Arc<Gateway>,
 }
@@ -294,7 +293,7 @@ impl ConnectionService {
         }
     }
 
-    /// Never waits: a caller that takes its time takes only its own place.
+    /// Serves a connection. Never waits: a slow caller only occupies its own place.
     fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         opening: impl Future<Output = Option<(S, Option<RunOf>)>> + Send + 'static,
@@ -342,8 +341,8 @@ impl ConnectionService {
     }
 }
 
-/// The run at the other end. A shim serves no other run while a process of this one lives: so that
-/// process must still be there when the record was read.
+/// The run at the other end. A shim serves no other run while a process of its run lives, so that
+/// process must still be there after the record was read.
 async fn run_of(stream: &UnixStream, from: PeerOrigin, place: SupervisorPaths) -> Option<RunOf> {
     let PeerOrigin::Run(Some(shim)) = from else {
         return None;
@@ -353,7 +352,7 @@ async fn run_of(stream: &UnixStream, from: PeerOrigin, place: SupervisorPaths) -
     RunOf::new(session).filter(|_| is_still_there)
 }
 
-/// Frees the place of a connection that has ended, unless a WebSocket has taken it.
+/// Frees the place of an ended connection, unless a WebSocket has taken it over.
 struct FreePlace(ConnectionPlace);
 
 impl Drop for FreePlace {
@@ -362,14 +361,14 @@ impl Drop for FreePlace {
     }
 }
 
-/// The other end of a connection that was accepted.
+/// The other end of an accepted connection.
 #[derive(Clone)]
 enum AcceptedPeer {
     Network(SocketAddr, Arc<TcpPeer>),
     Local(PeerOrigin),
 }
 
-/// The router, with the identity of the peer.
+/// The router, which gets the identity of the peer.
 fn tower_service<S: Send + 'static>(
     router: Router,
     caller: AcceptedPeer,
@@ -409,8 +408,8 @@ fn tower_service<S: Send + 'static>(
     })
 }
 
-/// Has the system ask for a sign of life: a machine that was switched off says nothing of it, and a
-/// connection without pings of its own would keep its place for ever.
+/// Makes the system probe the connection. A machine that was switched off does not close it, and a
+/// connection without pings would keep its place forever.
 fn end_when_gone(stream: &TcpStream) -> rustix::io::Result<()> {
     use rustix::net::sockopt;
 
@@ -420,7 +419,8 @@ fn end_when_gone(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepcnt(stream, 3)
 }
 
-/// Out of descriptors, or the caller was gone already: neither is a reason to stop.
+/// Handles a failed accept: too few descriptors, or the caller is already gone. Neither is a reason
+/// to stop.
 async fn refused_by_system(error: &std::io::Error) {
     tracing::warn!(%error, "a connection could not be taken");
     tokio::time::sleep(Duration::from_millis(20)).await;

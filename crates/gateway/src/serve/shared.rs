@@ -1,5 +1,5 @@
-//! A connection that can still be written to when the HTTP server has given it up: a caller whose
-//! headers do not come in time gets an answer that says so.
+//! A connection that can still be written to after the HTTP server gave it up. A caller whose
+//! headers do not arrive in time gets an answer that says so.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-/// How long the last words to a caller may take.
+/// How long the last message to a caller may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
@@ -20,13 +20,13 @@ connection: close\r\n\
 \r\n\
 {\"ok\":false,\"error\":{\"type\":\"request_timeout\",\"message\":\"the headers did not come within 10 seconds\"}}";
 
-/// One stream with two owners: the server, and the task that sees it end.
+/// One stream with two owners: the server, and the task that observes its end.
 pub(super) struct SharedStream<S>(Arc<SharedInner<S>>);
 
 struct SharedInner<S> {
     stream: Mutex<S>,
-    /// Whether the caller has begun a request that the server has not seen whole: the first one
-    /// counts from the start.
+    /// Whether the caller has begun a request that the server has not read completely. The first
+    /// request counts from the start.
     is_expected: AtomicBool,
 }
 
@@ -44,14 +44,14 @@ impl<S> SharedStream<S> {
         }))
     }
 
-    /// Between two requests a caller owes nothing, until it sends the first byte of the next one.
+    /// Between two requests the caller owes nothing, until it sends the first byte of the next one.
     pub(super) fn owes_nothing(&self) {
         self.0.is_expected.store(false, Ordering::Relaxed);
     }
 }
 
 impl<S: AsyncWrite + Unpin> SharedStream<S> {
-    /// Tells the caller that its headers came too late, if it has begun any.
+    /// Answers that the headers came too late, if the caller has begun a request.
     pub(super) async fn say_too_slow(mut self) {
         if self.0.is_expected.load(Ordering::Relaxed) {
             let said = async {

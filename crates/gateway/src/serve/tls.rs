@@ -1,4 +1,4 @@
-//! TLS at the TCP port: the certificate that it shows, and the handshake with every caller.
+//! TLS at the TCP port: its certificate, and the handshake with every caller.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,22 +13,22 @@ use interlock_methods::host_of;
 use interlock_methods::ui::phones::lan_address;
 use interlock_methods::{Gateway, GatewayError};
 
-/// How long a caller may take until both sides have keys. Its request has a time of its own.
+/// How long the TLS handshake may take. The request has its own limit.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// The first byte of every TLS connection.
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// The answer to callers in plain text, in the words that HTTP clients show.
+/// The answer to callers in plain text, as HTTP clients show it.
 const PLAIN: &str =
     "this port speaks TLS: https:// and wss://, for nodes --tls --tls-fingerprint\n";
 
-/// How much of a plain caller's input is read after it got its answer.
+/// How much of a plain caller's input is read after its answer was sent.
 const DRAINED_BYTES: u64 = 64 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
-/// What the port shows, if it speaks TLS: the owner's certificate, or one that is made and kept.
-/// Called under the lock of the state directory and before the port is there.
+/// The identity of the port, if it uses TLS: the owner's certificate, or a generated and stored
+/// one. Called under the lock of the state directory, before the port is open.
 pub(super) fn identity(
     gateway: &Gateway,
     config: &Config,
@@ -71,7 +71,7 @@ pub(super) fn identity(
     Ok(Some(identity))
 }
 
-/// The names and addresses that a certificate of our own is for.
+/// The names and addresses of a generated certificate.
 fn own_names(config: &Config, bind: IpAddr) -> Vec<String> {
     let mut names = BTreeSet::from([
         "localhost".to_owned(),
@@ -79,7 +79,7 @@ fn own_names(config: &Config, bind: IpAddr) -> Vec<String> {
         Ipv6Addr::LOCALHOST.to_string(),
     ]);
     if bind.is_unspecified() {
-        // Phones of the same network call it by this one.
+        // Phones on the same network use this address.
         names.extend(lan_address().map(|address| address.to_string()));
     } else {
         names.insert(bind.to_string());
@@ -99,7 +99,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// The encrypted connection, if the caller can and does speak TLS in time.
+/// The encrypted connection, if the caller completes the TLS handshake in time.
 pub(super) async fn handshake(
     acceptor: TlsAcceptor,
     stream: TcpStream,
@@ -123,8 +123,8 @@ pub(super) async fn handshake(
     opened.ok().flatten()
 }
 
-/// Tells a plain caller what it should have spoken. What it sent is read and thrown away: closed
-/// with something unread, a connection may lose the answer.
+/// Tells a plain caller to use TLS. Its input is read and discarded: a connection that is closed
+/// with unread input may lose the answer.
 async fn decline(mut stream: TcpStream) {
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\

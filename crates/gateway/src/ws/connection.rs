@@ -28,25 +28,26 @@ use interlock_access::tcp::PeerStanding;
 use interlock_methods::refused_attempts::{is_deciding, named_approval};
 use interlock_methods::{Gateway, handlers};
 
-/// Requests of one client that are worked on at once; then it is not read on.
+/// How many requests of one client are handled at once. With more, nothing further is read from the
+/// client.
 const MAX_AT_WORK: usize = 128;
 
-/// Requests of one client that wait for people, runs or nodes; further ones are refused.
+/// How many requests of one client may wait for people, runs or nodes. Further ones are refused.
 const MAX_WAITS: usize = 4096;
 
-/// Larger ones than this are counted as work: so many of them would take much memory.
+/// Larger requests always count as work, because many of them would take much memory.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 
-/// What may wait for a client that is read on.
+/// How much output may wait for a client before nothing further is read from it.
 const MAX_UNREAD: usize = 1024 * 1024;
 
-/// How often a client is looked at that takes no answers.
+/// How often a client that does not read its answers is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a sign of life may take longer than the next question for one.
+/// How much later than the next ping a sign of life may come.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long a client that is to go may take for what waits for it.
+/// How long a client that is being disconnected may take to read its pending messages.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the last messages to a client may take.
@@ -95,7 +96,7 @@ where
     gateway.dispatcher.hub.remove(&client);
     gateway.dispatcher.metrics.clients.dec();
     handlers::disconnected(&gateway, &client).await;
-    // All pending messages are sent, a last close frame too, unless the client does not read.
+    // All pending messages are sent, including a last close frame, unless the client does not read.
     out.finish();
     let abort = writing.abort_handle();
     if tokio::time::timeout(LAST_WORDS, writing).await.is_err() {
@@ -104,7 +105,7 @@ where
     }
 }
 
-/// Challenge and connect. The error is how the connection ends.
+/// Sends the challenge and handles `connect`. The error is the end of the connection.
 async fn greet<S>(
     gateway: &Arc<Gateway>,
     arrival: &Arrival,
@@ -224,7 +225,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
             events: event::names(),
         },
         snapshot: HelloSnapshot {
-            // Nodes have no use for it, and no right to know who else is there.
+            // Nodes have no use for it, and no right to know the other clients.
             presence: match client.role {
                 Role::Operator => handlers::presence(gateway)
                     .iter()
@@ -260,7 +261,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
     Response::success(id, &hello)
 }
 
-/// Reads until the client goes, breaks the rules, or the gateway ends.
+/// Reads until the client disconnects, breaks the rules, or the gateway stops.
 async fn read<S>(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
@@ -318,7 +319,7 @@ async fn read<S>(
             continue;
         }
         unauthorized = 0;
-        // What mostly waits keeps nothing else from being read.
+        // A request that mostly waits must not prevent other requests from being read.
         let place = if text.len() <= MAX_WAITING_BYTES && handlers::waits(&request.method) {
             match Arc::clone(&waits).try_acquire_owned() {
                 Ok(wait) => wait,
@@ -347,7 +348,7 @@ async fn read<S>(
     }
 }
 
-/// Whether an operator's connection is still one that no run has a part in. It can be passed on.
+/// Checks that no run holds an operator's connection by now. Connections can be passed on.
 async fn may_still_act(client: &Client, arrival: &Arrival) -> Result<(), WireError> {
     if client.role != Role::Operator {
         return Ok(());
@@ -367,8 +368,8 @@ fn too_many_wait() -> WireError {
     WireError::unavailable(message).with("reason", "TOO_MANY_CALLS")
 }
 
-/// The next message, once there is a place to work on it and the client takes its answers. The error is
-/// the end of a client that only asks, or of which nothing is heard any more.
+/// The next message, once there is a place to handle it and the client reads its answers. The error
+/// is the end of a client that does not read, or that shows no sign of life.
 async fn next<S>(
     gateway: &Gateway,
     client: &Client,
@@ -389,7 +390,8 @@ where
     room.await.map_err(|_| Close::slow_consumer())?;
     let look = gateway.ping_interval() / 2;
     loop {
-        // What has come is read first: a client is not given up because this gateway was busy.
+        // Received data is read first: a client must not be disconnected because this gateway was
+        // busy.
         if let Ok(received) = tokio::time::timeout(look, reader.next()).await {
             return Ok((place, received));
         }
@@ -399,13 +401,13 @@ where
     }
 }
 
-/// Sends what waits, until the connection is to close or the client does not read.
+/// Sends pending messages, until the connection has to close or the client does not read.
 async fn write(out: &Outbox, ending: &CancellationToken) {
     let too_long = async {
         ending.cancelled().await;
         tokio::time::sleep(GRACE).await;
     };
-    // A client that reads nothing would be waited for without end.
+    // A client that reads nothing would delay the end forever.
     tokio::select! {
         () = out.run() => {}
         () = too_long => {}

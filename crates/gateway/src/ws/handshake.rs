@@ -1,4 +1,5 @@
-//! Who is this, and may it come in? The checks in the order that clients know.
+//! Identifies a client and decides whether it may connect. The checks follow the order that clients
+//! know.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,14 +33,14 @@ pub(super) struct Welcome {
     pub(super) scopes: Scopes,
     pub(super) device: Option<String>,
     pub(super) token: Option<(Secret, u64)>,
-    /// The id of the stored token that proved it.
+    /// The id of the stored token that proved the client's rights.
     pub(super) token_id: Option<String>,
-    /// The name of an operator's device, as an operator approved or gave it. What a device calls itself
-    /// later does not count: decisions are recorded under this name.
+    /// The name of an operator's device that an operator approved or chose. A name that the device
+    /// later gives itself does not count, because decisions are recorded under this name.
     pub(super) name: Option<String>,
 }
 
-/// A client that may not connect: the answer, and the end.
+/// A client that may not connect: the answer, and the end of its connection.
 #[derive(Debug)]
 pub(super) struct Turned(pub(super) WireError, pub(super) Close);
 
@@ -63,13 +64,13 @@ enum RightsProof {
     Shared,
     /// The token of its own device.
     Device,
-    /// A code that an operator showed a phone: it lets a device ask, for little.
+    /// A code that an operator showed to a phone. It lets a device request a few rights.
     PhoneCode,
-    /// The owner asks for none.
+    /// The owner requires no proof.
     NotAsked,
 }
 
-/// Waits for the disk; not for a thread that serves connections.
+/// Checks a client. Waits for the disk, so it must not run on a thread that serves connections.
 pub(super) fn check(
     gateway: &Arc<Gateway>,
     arrival: &Arrival,
@@ -131,8 +132,8 @@ pub(super) fn check(
     }
 }
 
-/// Why a connection may not come in, or go on, in this role: a run has a part in it, or that is not
-/// certain. A node decides nothing; its process need not be known.
+/// Why a connection may not begin or continue in this role: a run holds it, or that is uncertain. A
+/// node decides nothing, so its process need not be known.
 pub(super) fn refused_standing(standing: &PeerStanding, role: Role) -> Option<WireError> {
     match (standing, role) {
         (PeerStanding::Trusted, _) | (PeerStanding::Unidentified(_), Role::Node) => None,
@@ -143,7 +144,7 @@ pub(super) fn refused_standing(standing: &PeerStanding, role: Role) -> Option<Wi
     }
 }
 
-/// What a client says of itself that would be more than one line where people read it.
+/// The first field of a client's self-description that people could not read as one line.
 fn unreadable(connect: &Connect) -> Option<&'static str> {
     let client = &connect.client;
     let said = [
@@ -157,8 +158,9 @@ fn unreadable(connect: &Connect) -> Option<&'static str> {
         .map(|(name, _)| name)
 }
 
-/// Without a device there is no record to revoke rights from; and without a secret besides, there
-/// is no proof at all: such callers use the transport of agents, as everywhere.
+/// The scopes of a client without a device, whose rights cannot be revoked because there is no
+/// record. Without a shared secret as well there is no proof at all: such callers use the transport
+/// of agents.
 fn without_device(asked: Scopes, proof: RightsProof, arrival: &Arrival) -> Scopes {
     let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
     match proof {
@@ -167,8 +169,8 @@ fn without_device(asked: Scopes, proof: RightsProof, arrival: &Arrival) -> Scope
     }
 }
 
-/// Where no secret is asked for, no caller has proved to be an operator: such callers decide
-/// nothing.
+/// The permitted scopes. If no secret is required, no caller has proved that it is an operator, so
+/// such callers decide nothing.
 fn allowed(asked: Scopes, proof: RightsProof) -> Scopes {
     match proof {
         RightsProof::Shared | RightsProof::Device => asked,
@@ -224,7 +226,7 @@ fn prove(
             Err(refused) => proven = Some(refused),
         }
     }
-    // A device's own token may come in either place.
+    // A device's own token may be in either place.
     let presented = [auth.device_token.as_ref(), auth.token.as_ref()];
     let is_own = device.is_some_and(|device| {
         let mut presented = presented.iter().flatten();
@@ -239,7 +241,7 @@ fn prove(
         return Ok((RightsProof::NotAsked, None));
     }
     let refusal = match (mode, &auth.device_token, shared) {
-        // A client that shows the token of a device means that one, whatever it shows besides.
+        // A client that presents a device token means that token, regardless of other secrets.
         (_, Some(_), _) => &refusal::AUTH_DEVICE_TOKEN_MISMATCH,
         (GatewayAuthMode::Password, _, None) => &refusal::AUTH_PASSWORD_MISSING,
         (GatewayAuthMode::Password, _, Some(_)) => &refusal::AUTH_PASSWORD_MISMATCH,
@@ -280,8 +282,8 @@ fn prove(
     Err(Turned(error, refusal.close()))
 }
 
-/// A code of `interlock dashboard` is good once, for a browser of this machine that shows the gateway's
-/// own page.
+/// Checks a code of `interlock dashboard`, which is valid once, for a browser of this machine that
+/// shows the gateway's own page. Also checks the code of a phone.
 fn prove_code(
     gateway: &Gateway,
     arrival: &Arrival,
@@ -419,7 +421,7 @@ fn pair(
     }
 }
 
-/// Whether the owner lets machines at this address be nodes without a question.
+/// Whether the owner lets machines at this address become nodes without approval.
 fn is_named(gateway: &Gateway, arrival: &Arrival) -> bool {
     if matches!(arrival.peer, Peer::Local(_)) || arrival.is_forwarded {
         return false;
@@ -439,7 +441,7 @@ fn tell(gateway: &Gateway, name: &str, payload: &impl serde::Serialize) {
     }
 }
 
-/// The payload of the event by which operators learn that a device waits.
+/// The payload of the event that a device waits for approval.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DevicePairEvent<'a> {

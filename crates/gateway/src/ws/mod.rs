@@ -1,7 +1,8 @@
 //! The WebSocket protocol: one connection of an operator or a node.
 //!
-//! Read `socket` (messages on a stream), `handshake` (who is this, and may it come in), then `connection` (the
-//! life of a connection). Clients are in `interlock_connections`, methods in `interlock_methods`.
+//! Read `socket` (messages on a stream), `handshake` (identifies a client and decides whether it
+//! may connect), then `connection` (the life of a connection). Clients are in
+//! `interlock_connections`, methods in `interlock_methods`.
 
 mod connection;
 mod handshake;
@@ -21,22 +22,23 @@ use crate::http::Doors;
 use interlock_access::tcp::{PeerStanding, TcpPeer};
 use interlock_access::{Peer, headers};
 
-/// Where a connection comes from, as far as the upgrade tells.
+/// The origin of a connection, as far as the upgrade request shows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrival {
     pub(crate) peer: Peer,
-    /// From this machine, by a local name, through no proxy and no browser.
+    /// Whether it comes from this machine, by a local name, without a proxy or browser.
     pub(crate) is_direct: bool,
-    /// From a browser of this machine that shows this server's own page, through no proxy.
+    /// Whether it comes from a browser of this machine that shows this server's own page, without a
+    /// proxy.
     pub(crate) is_own_page: bool,
-    /// Through a proxy: the address is that one's.
+    /// Whether it comes through a proxy, so that the address is the proxy's.
     pub(crate) is_forwarded: bool,
     /// The other end of a TCP connection.
     pub(crate) tcp: Option<Arc<TcpPeer>>,
 }
 
 impl Arrival {
-    /// Where the process at the other end comes from. The Unix socket tells that by itself.
+    /// The standing of the process at the other end. The Unix socket reveals it directly.
     pub(crate) async fn standing(&self) -> PeerStanding {
         match (self.peer, &self.tcp) {
             (Peer::Local(PeerOrigin::Outside), _) => PeerStanding::Trusted,
@@ -49,14 +51,14 @@ impl Arrival {
     }
 }
 
-/// Turns a request into a connection of the protocol.
+/// Upgrades a request to a connection of the protocol.
 pub(crate) async fn upgrade(
     State(doors): State<Doors>,
     Extension(peer): Extension<Peer>,
     mut request: Request,
 ) -> Response {
     let Some(accept) = accept_key(request.headers()) else {
-        // A browser that wants the page, and no connection.
+        // The browser requests the page, not a connection.
         return crate::http::pages::first_page(&doors, request.uri().path());
     };
     let is_local = match peer {
@@ -89,7 +91,7 @@ pub(crate) async fn upgrade(
     (StatusCode::SWITCHING_PROTOCOLS, switched).into_response()
 }
 
-/// What to answer to a request for a WebSocket; none if it is no such request.
+/// The accept key for a WebSocket request; `None` for any other request.
 fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
     let has = |name, word: &str| {
         headers

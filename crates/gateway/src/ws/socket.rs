@@ -1,4 +1,4 @@
-//! Messages on a stream. Until a client is welcomed, it can make us hold only little.
+//! Messages on a stream. Before its welcome, a client can only make the gateway store little.
 
 use std::io;
 use std::pin::Pin;
@@ -18,23 +18,23 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-/// Bytes that are read of a client which was not welcomed yet: its first message, and room to say
-/// that it was too long.
+/// How many bytes are read from a client before its welcome: its first message, and room to detect
+/// that the message is too long.
 const BEFORE_WELCOME: usize = 2 * MAX_HANDSHAKE_BYTES;
 
-/// What a client sent.
+/// A message from a client.
 #[derive(Debug)]
 pub(super) enum Received {
     Text(Utf8Bytes),
-    /// A sign of life, and nothing else.
+    /// A sign of life without content.
     Alive,
-    /// More than a message may have.
+    /// A message beyond the limit.
     TooLarge,
     Gone,
 }
 
-/// How long, and how much, is read of a client that sent too much, before its connection is dropped:
-/// with unread bytes the close frame would be lost.
+/// How long, and how much, is read from a client that sent too much before its connection is
+/// dropped. With unread bytes, the close frame would be lost.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 const DRAIN_BYTES: usize = 2 * MAX_FRAME_BYTES;
@@ -42,7 +42,7 @@ const DRAIN_BYTES: usize = 2 * MAX_FRAME_BYTES;
 pub(super) struct SocketReader<S>(SplitStream<WebSocketStream<Metered<S>>>, Arc<Allowance>);
 pub(super) struct SocketWriter<S>(SplitSink<WebSocketStream<Metered<S>>, Message>);
 
-/// Both directions of a connection that was upgraded.
+/// Both directions of an upgraded connection.
 pub(super) async fn open<S>(stream: S) -> (SocketReader<S>, SocketWriter<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -86,20 +86,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketReader<S> {
         }
     }
 
-    /// The rest of the message is read, and dropped, when the connection ends.
+    /// Marks the connection: the rest of the message is read and discarded when the connection
+    /// ends.
     pub(super) fn too_large(&self) -> Received {
         self.1.has_sent_too_much.store(true, Ordering::Relaxed);
         Received::TooLarge
     }
 
-    /// From now on messages may be as long as the protocol allows.
+    /// Permits messages of the protocol's full length from now on.
     pub(super) fn welcome(&self) {
         self.1.left.store(usize::MAX, Ordering::Relaxed);
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> SocketWriter<S> {
-    /// Whether it is still there.
+    /// Sends a message. Returns whether the connection still exists.
     pub(super) async fn send(&mut self, text: Utf8Bytes) -> bool {
         self.0.send(Message::Text(text)).await.is_ok()
     }
@@ -108,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketWriter<S> {
         let _ = self.0.send(Message::Close(Some(close_frame(close)))).await;
     }
 
-    /// For a sender with several threads.
+    /// The socket for a sender with several threads.
     pub(super) fn into_socket(self) -> OutboxSocket
     where
         S: Send + 'static,
@@ -125,12 +126,12 @@ struct Allowance {
 
 /// A stream that stops reading when its allowance is used up.
 struct Metered<S> {
-    /// None only when it is dropped.
+    /// `None` only while it is dropped.
     stream: Option<S>,
     allowance: Arc<Allowance>,
-    /// The last half of a connection may be dropped by a thread that knows no runtime.
+    /// A thread outside of the runtime may drop the last half of a connection.
     runtime: Handle,
-    /// Reads what is left and drops it; a function of its own, since only [`open`] knows that the
+    /// Reads and discards the rest. A separate function, because only [`open`] knows that the
     /// stream may outlive its task.
     drain: fn(&Handle, S),
 }
@@ -152,7 +153,7 @@ impl<S> Drop for Metered<S> {
     }
 }
 
-/// Reads and drops what a client still sends, until it has read that it is to go.
+/// Reads and discards further input, until the client has read that it must disconnect.
 async fn drain<S: AsyncRead + Unpin>(mut stream: S) {
     let reading = async {
         let mut bytes = [0; 4096];
@@ -187,7 +188,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let polled = Pin::new(self.stream()?).poll_read(context, &mut part);
         let read = part.filled().len();
         buffer.put_slice(part.filled());
-        // Only this reader takes from it; a client that is welcomed meanwhile keeps that.
+        // Only this reader reduces the allowance. A welcome in the meantime takes precedence.
         let _ = self.allowance.left.compare_exchange(
             left,
             left - read,

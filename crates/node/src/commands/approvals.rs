@@ -1,4 +1,4 @@
-//! `system.execApprovals.get` and `.set`: the approvals document of this machine.
+//! `system.execApprovals.get` and `.set`: read and write the approvals document of this machine.
 
 use interlock_config::RemoteDocument;
 use interlock_host::{Author, HostError};
@@ -14,13 +14,13 @@ use crate::serve::NodeService;
 /// The author of the change in the audit record.
 const AUTHOR: &str = "gateway";
 
-/// The refusal where the owner of this machine does not let a gateway write.
+/// The refusal if the owner of this machine does not let a gateway write.
 const ONLY_READ: &str =
     "exec approvals of this node are written on its own machine only (node.remoteDocument is read)";
 const ONLY_TIGHTEN: &str =
     "exec approvals of this node can only be made stricter (node.remoteDocument is tighten)";
 
-/// The document as gateways get it.
+/// The document in the form for gateways.
 pub(crate) fn get(service: &NodeService) -> Result<ExecApprovalsSnapshot, WireError> {
     let shown = service.host.rules().shown_document();
     let (mut file, stored) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
@@ -48,7 +48,8 @@ pub(crate) fn set(
     } else {
         let shown = service.host.rules().shown_document();
         let (stored, _) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
-        // What it is merged with is what it replaces: another hash is refused below.
+        // If the merged document is not the one that gets replaced, the hash differs and the change
+        // is refused below.
         foreign_document::merged(&stored, &file)
     };
     let hash = set.base_hash.filter(|hash| !hash.trim().is_empty());
@@ -60,7 +61,8 @@ pub(crate) fn set(
         RemoteDocument::Tighten => {
             let (document, stored) = service.host.document().map_err(unavailable)?;
             let config = service.host.config().map_err(unavailable)?;
-            // What it is compared with is what it replaces; what cannot be read is said below.
+            // If the compared document is not the one that gets replaced, the change is refused
+            // below, like a document that cannot be read.
             if stored.hash == hash.trim()
                 && let Ok((new, _)) = Document::import(&file)
                 && let Some(what) = loosenings(&document, &new, config.config()).first()

@@ -1,4 +1,5 @@
-//! What `system.run` and `system.run.prepare` have in common: words become a request to the host.
+//! The common part of `system.run` and `system.run.prepare`: turns words into a request to the
+//! host.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +14,26 @@ use interlock_wire::{ErrorCode, WireError};
 
 use crate::serve::NodeService;
 
-/// Who asks, for the records.
+/// The requester in the records.
 const REQUESTER: &str = "gateway";
 
-/// A command with all that the host judges by.
+/// A command with everything that the host judges.
 #[derive(Debug)]
 pub(super) struct CommandCall {
     pub(super) agent: AgentId,
     pub(super) source: Source,
-    /// Absolute.
+    /// An absolute path.
     pub(super) cwd: String,
-    /// The gateway named it; else it is the directory of this process, which a sandbox does not show.
+    /// Whether the gateway named the directory. Otherwise it is the directory of this process,
+    /// which a sandbox does not show.
     pub(super) is_cwd_named: bool,
     pub(super) env: BTreeMap<String, String>,
     pub(super) session_key: Option<String>,
     pub(super) gateway: GatewayLayer,
 }
 
-/// What the gateway adds to the policy of this machine; it can only tighten. A word that this
-/// version does not know is taken for the strictest one, and a deny rule that cannot be read
-/// refuses the run.
+/// The gateway's additions to the policy of this machine, which can only make it stricter. An
+/// unknown word counts as the strictest one, and a deny rule that cannot be read refuses the run.
 pub(super) fn gateway_layer(layer: &PolicyLayer) -> Result<GatewayLayer, WireError> {
     let deny = layer.deny.iter().map(|deny| {
         let rule: DenyRule = serde_json::from_value(deny.rule.clone()).map_err(|error| {
@@ -60,7 +61,7 @@ impl CommandCall {
             env: self.env.clone(),
             ask: None,
             gateway: Some(&self.gateway),
-            // The gateway counts in milliseconds: it is set on the plan.
+            // The gateway counts in milliseconds, so the limit is set on the plan.
             timeout_seconds: Some(0),
             base_env: &service.environment,
             session_key: self.session_key.as_deref(),
@@ -78,8 +79,9 @@ impl CommandCall {
     }
 }
 
-/// Gateways send every text as `/bin/sh -lc TEXT`. As the outermost words that is transport, not a
-/// login shell that the caller asked for: the text is judged, and run directly where it is plain.
+/// The source of a command. Gateways send every text as `/bin/sh -lc TEXT`. As outermost words,
+/// this is transport and not a login shell that the caller requested: the text is judged, and run
+/// directly if it is plain.
 pub(super) fn source(argv: &[String]) -> Source {
     match argv {
         [shell, flag, text] if shell == "/bin/sh" && matches!(flag.as_str(), "-lc" | "-c") => {
@@ -97,12 +99,12 @@ pub(super) fn agent(name: Option<&str>) -> Result<AgentId, WireError> {
     }
 }
 
-/// A text that says something.
+/// A text that is not blank.
 pub(super) fn given(text: Option<&str>) -> Option<&str> {
     text.map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// Where a command runs: what was asked for, against the directory of this process.
+/// The directory of a command: the requested one, relative to the directory of this process.
 pub(super) fn directory(cwd: Option<&str>) -> Result<String, WireError> {
     let own = || {
         let own = std::env::current_dir();
@@ -117,9 +119,9 @@ pub(super) fn directory(cwd: Option<&str>) -> Result<String, WireError> {
     path.map_err(|_| WireError::unavailable("the node's directory is not valid UTF-8"))
 }
 
-/// Why this machine cannot run a command, for an Interlock gateway: the code and the text that its
-/// own callers get, and after a line break what to do instead. `None` where the protocol's text
-/// says how to go on.
+/// Why this machine cannot run a command, for an Interlock gateway: the code and text of a local
+/// call, followed by a line break and the remedy. `None` if the protocol's own text says how to
+/// continue.
 pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
     match error {
         // The command runs in the sandbox of this machine's owner, or nowhere.
@@ -150,7 +152,7 @@ pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
     Some(WireError::new(code, message))
 }
 
-/// The same of a directory that is none.
+/// The error for a working directory that cannot be used.
 pub(super) fn no_directory(path: &str) -> WireError {
     let why = match std::fs::metadata(path) {
         Ok(_) => "not a directory".to_owned(),

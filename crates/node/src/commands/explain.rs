@@ -1,5 +1,5 @@
-//! `interlock.explain`: what this machine would say to a command. Nothing of it is prepared, asked
-//! about or run, and nothing is recorded.
+//! `interlock.explain`: returns this machine's verdict on a command. Nothing is prepared, asked
+//! about, run or recorded.
 
 use interlock_config::UnboundApprovals;
 use interlock_host::{NO_CALLER_CONTEXT, now_ms, plan_shield};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::call;
 use crate::serve::NodeService;
 
-/// The verdict of the policy that a run here would be judged by, the gateway's layer included.
+/// The verdict of the policy that would judge a run here, including the gateway's layer.
 pub(crate) fn explain(
     service: &NodeService,
     request: &NodeInvokeRequest,
@@ -76,13 +76,13 @@ pub(crate) fn explain(
     let mut explained =
         serde_json::to_value(told).map_err(|error| WireError::unavailable(error.to_string()))?;
     if is_refused && let Value::Object(fields) = &mut explained {
-        // `ask` always means that an approver can say yes.
+        // `ask` must mean that an approver can allow the command.
         fields.insert("verdict".to_owned(), "refused".into());
     }
     Ok(explained)
 }
 
-/// The verdict, and what it depends on. A gateway reads it as a `NodeExplanation`.
+/// The verdict and the facts that it depends on. A gateway reads it as a `NodeExplanation`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ExplainedVerdict<'a> {

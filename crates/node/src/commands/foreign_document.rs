@@ -1,16 +1,17 @@
-//! The approvals document as foreign gateways can read it, and what comes back of it.
+//! The approvals document in a form that foreign gateways can read, and the merge of their changes.
 //!
-//! The reference refuses a document that says more than it knows, all of it. So a foreign gateway is
-//! told the part that means the same to it as here: the levels, and entries without anything that it
-//! does not know. An entry that it would take for a wider one is left out. What a gateway writes is a
-//! change of what it was told; the rest of the document stays as it is, deny rules above all.
+//! The reference refuses a whole document that contains unknown parts. Therefore a foreign gateway
+//! only gets the part that means the same to it as here: the levels, and entries without unknown
+//! fields. An entry that it would understand as a wider one is left out. A document written by a
+//! gateway is a change of the part that it got; the rest of the document stays as it is, above all
+//! the deny rules.
 
 use serde_json::{Map, Value, json};
 
-/// What a scope says besides its entries, in a form that the reference knows.
+/// The fields of a scope, besides its entries, that the reference knows.
 const LEVELS: &[&str] = &["security", "ask", "askFallback", "autoAllowSkills"];
 
-/// What the reference knows of an entry.
+/// The fields of an entry that the reference knows.
 const ENTRY_FIELDS: &[&str] = &[
     "id",
     "pattern",
@@ -22,14 +23,14 @@ const ENTRY_FIELDS: &[&str] = &[
     "lastResolvedPath",
 ];
 
-/// What of an entry says nothing to a judge, and is left out.
+/// Fields of an entry that mean nothing to a judge. They are left out.
 const REMARKS: &[&str] = &["note"];
 
-/// Patterns of entries for exactly one command text. Gateways are told such entries
-/// (see [`super::PreparedCommands`]), and none of them is stored when it comes back.
+/// The patterns of entries for exactly one command text. Gateways are shown such entries (see
+/// [`super::PreparedCommands`]), and none of them is stored when it comes back.
 const COMMAND_PATTERNS: [&str; 2] = ["=command:", "=node-command:"];
 
-/// The part of a document that a foreign gateway is told.
+/// The part of a document that a foreign gateway gets.
 pub(super) fn told(document: &Value) -> Value {
     let mut told = Map::new();
     told.insert("version".to_owned(), document["version"].clone());
@@ -52,14 +53,14 @@ pub(super) fn told(document: &Value) -> Value {
     Value::Object(told)
 }
 
-/// The document that a gateway means by what it wrote, where this one is stored.
+/// Merges a document that a gateway wrote into the stored one.
 pub(super) fn merged(stored: &Value, written: &Value) -> Value {
     let known = told(stored);
     let mut merged = stored.clone();
     let Some(document) = merged.as_object_mut() else {
         return written.clone();
     };
-    // What the reference does not have either is refused where the document is stored.
+    // Storing the document refuses fields that the reference does not have either.
     for (name, value) in written.as_object().into_iter().flatten() {
         if !matches!(name.as_str(), "defaults" | "agents" | "socket") {
             document.insert(name.clone(), value.clone());
@@ -87,7 +88,7 @@ pub(super) fn merged(stored: &Value, written: &Value) -> Value {
     merged
 }
 
-/// An empty object is left out.
+/// Inserts a value, or removes it if it is an empty object.
 fn put(into: &mut Map<String, Value>, name: &str, value: Value) {
     if value.as_object().is_some_and(Map::is_empty) {
         into.remove(name);
@@ -96,7 +97,7 @@ fn put(into: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
-/// One scope: what it was, what was told of it, and what was written.
+/// Merges one scope: its stored form, the form that the gateway got, and the written form.
 fn merge_scope(stored: &Value, told: &Value, written: &Value) -> Value {
     let mut scope = stored.as_object().cloned().unwrap_or_default();
     for (name, value) in written.as_object().into_iter().flatten() {
@@ -146,7 +147,7 @@ fn pattern(entry: &Value) -> &str {
     entry["pattern"].as_str().unwrap_or_default().trim()
 }
 
-/// An entry in the form of the reference; none where that would be another entry.
+/// An entry in the form of the reference; `None` if that would be another entry.
 fn told_entry(entry: &Value) -> Option<Value> {
     let fields = entry.as_object()?;
     let is_known =
@@ -165,7 +166,8 @@ fn told_entry(entry: &Value) -> Option<Value> {
     })
 }
 
-/// Whether two entries are one: ids are made up by whichever program writes a document.
+/// Whether two entries are the same. Their ids do not count, because every writing program invents
+/// them.
 fn is_same(one: &Value, other: &Value) -> bool {
     pattern(one) == pattern(other) && one.get("argPattern") == other.get("argPattern")
 }

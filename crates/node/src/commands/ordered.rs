@@ -1,6 +1,6 @@
-//! `interlock.run`, `.read` and `.end`: a run of an Interlock gateway. It is a background session
-//! of this machine from its start, and the gateway reads it from wherever it stopped: a lost
-//! connection, or a restart of either process, changes nothing for the run.
+//! `interlock.run`, `.read` and `.end`: a run of an Interlock gateway. The run is a background
+//! session of this machine from its start, and the gateway continues to read it where it stopped. A
+//! lost connection, or a restart of either process, changes nothing for the run.
 
 use std::time::Duration;
 
@@ -26,19 +26,19 @@ pub(super) const PTY_SIZE: PtySize = PtySize {
     rows: 30,
 };
 
-/// The code of what does not exist, or is not the caller's.
+/// The code for a session that does not exist or belongs to another caller.
 const NOT_FOUND: &str = "SESSION_NOT_FOUND";
 
-/// A shorter secret would be none.
+/// A shorter owner secret could be guessed.
 const MIN_OWNER: usize = 32;
 
-/// A result shows no more than this.
+/// The most characters that a result shows.
 const MAX_SHOWN_CHARS: usize = 1_000_000;
 
-/// A run that has not ended by then is a session, whatever the gateway says.
+/// A run that has not ended after this time becomes a session, regardless of the gateway's request.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Starts a run, if the policy of this machine lets it.
+/// Starts a run, if the policy of this machine permits it.
 pub(crate) fn order(service: &NodeService, request: &NodeInvokeRequest) -> CommandAnswer {
     match begin(service, request) {
         Ok((started, Some(over))) => CommandAnswer::of(Ok(started)).ending(over),
@@ -55,7 +55,7 @@ pub(super) fn stdin(is_pipe: bool) -> PlanStdin {
     }
 }
 
-/// With the end of the run, where the answer tells all of it.
+/// Starts a run. Also returns its end, if the answer contains all of it.
 fn begin(
     service: &NodeService,
     request: &NodeInvokeRequest,
@@ -67,7 +67,7 @@ fn begin(
     let run_id = run_id.ok_or_else(|| WireError::invalid("INVALID_REQUEST: runId required"))?;
     run.command_text()?;
     let agent = call::agent(run.agent_id.as_deref())?;
-    // Where this machine's owner does not let the agent handle sessions, the gateway waits.
+    // If the owner of this machine does not let the agent handle sessions, the gateway waits.
     let handles_sessions = process_of(
         service,
         ProcessCaller::Gateway {
@@ -121,7 +121,7 @@ fn begin(
     Ok((answer, None))
 }
 
-/// How a run stands, and what it wrote since.
+/// Returns the state of a run and its output since the given offset.
 pub(crate) fn read(
     service: &NodeService,
     request: &NodeInvokeRequest,
@@ -145,7 +145,7 @@ pub(crate) fn read(
     Ok(followed)
 }
 
-/// Ends a run that the gateway no longer wants, or forgets one that has ended.
+/// Ends a run that the gateway no longer needs, or forgets an ended one.
 pub(crate) fn end(
     service: &NodeService,
     request: &NodeInvokeRequest,
@@ -179,7 +179,7 @@ pub(crate) fn end(
     gone(GoneState::Done, None)
 }
 
-/// What the record of this host says of the end of a run, for its gateway.
+/// The recorded end of a run, for its gateway.
 fn remembered(outcome: RecordedOutcome) -> RunGoneOutcome {
     RunGoneOutcome {
         code: outcome.code.map(Into::into),
@@ -193,7 +193,7 @@ fn remembered(outcome: RecordedOutcome) -> RunGoneOutcome {
     }
 }
 
-/// By what sessions of this gateway are known.
+/// The digest that identifies this gateway's sessions.
 pub(super) fn owner(secret: &Secret) -> Result<String, WireError> {
     if secret.expose().len() < MIN_OWNER {
         return Err(WireError::invalid("INVALID_REQUEST: owner required"));
@@ -201,7 +201,7 @@ pub(super) fn owner(secret: &Secret) -> Result<String, WireError> {
     Ok(owner_digest(secret.expose()))
 }
 
-/// The session of a run that this gateway ordered. Others do not exist for it.
+/// The session of a run that this gateway ordered. Other sessions do not exist for it.
 fn session(
     service: &NodeService,
     secret: &Secret,
@@ -215,7 +215,7 @@ fn session(
     };
     let process = process_of(service, caller).map_err(|error| failed(&error))?;
     let name = match near {
-        // By its name alone, which is looked up as this gateway's.
+        // Only the session's name is known. It is looked up among this gateway's sessions.
         Some(name) if run_id.is_empty() => name.to_owned(),
         near => process
             .of_run(run_id, near)

@@ -1,5 +1,5 @@
-//! What a foreign gateway of the newer release wants to know of a plan: the levels of this machine,
-//! what *always* would store, and the rules that the plan was made under.
+//! The facts about a plan for a foreign gateway of the newer release: the levels of this machine,
+//! the entries that *always* would store, and the rules under which the plan was made.
 
 use interlock_host::PreparedPlan;
 use interlock_policy::{ALLOW_ALWAYS, AgentId, auto_allow_skills, entries};
@@ -11,11 +11,11 @@ use interlock_wire::node::{
 
 use crate::serve::NodeService;
 
-/// What goes with a plan.
+/// The policy facts that accompany a plan.
 pub(super) struct PlanPolicy {
     pub(super) exec_policy: PlanExecPolicy,
     pub(super) coverage: AllowAlwaysCoverage,
-    /// None where there are too many rules.
+    /// `None` if there are too many rules.
     pub(super) snapshot: Option<PlanPolicySnapshot>,
 }
 

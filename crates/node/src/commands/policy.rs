@@ -1,4 +1,4 @@
-//! `interlock.policy`: what this machine lets an agent do, with every layer that decides.
+//! `interlock.policy`: returns this machine's policy for an agent, with every layer that decides.
 
 use interlock_wire::WireError;
 use interlock_wire::node::NodeInvokeRequest;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::call;
 use crate::serve::NodeService;
 
-/// Config and document of this machine, joined as they are for a run.
+/// Joins config and document of this machine as for a run.
 pub(crate) fn policy(
     service: &NodeService,
     request: &NodeInvokeRequest,

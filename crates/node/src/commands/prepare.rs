@@ -1,4 +1,5 @@
-//! `system.run.prepare`: what would run, for the gateway to show, to ask about and to send back.
+//! `system.run.prepare`: makes the plan of a run, which the gateway shows, asks about and sends
+//! back.
 
 use std::path::Path;
 
@@ -34,7 +35,7 @@ pub(crate) fn prepare(
         .map_err(|_| WireError::invalid("INVALID_REQUEST: rawCommand does not match command"))?;
     let cwd = given(params.cwd.as_deref()).map(|cwd| canonical(service, cwd));
     let cwd = cwd.transpose()?;
-    // Newer reference gateways say what they ask for in fields of the protocol.
+    // Newer reference gateways send their policy in fields of the protocol.
     let layer = params.policy_layer.clone().unwrap_or_else(|| PolicyLayer {
         security: params.security.clone(),
         ask: params.ask.clone(),
@@ -57,7 +58,7 @@ pub(crate) fn prepare(
     };
     let mut argv = params.command;
     let mut text = texts.text;
-    // A command that is no shell text names its program by the path that it was found at.
+    // A command that is not a shell text names its program by the path where it was found.
     if texts.preview.is_none() && matches!(call.source, Source::Argv(_)) {
         argv[0] = stable_path(service, &call, &argv[0])?;
         text = interlock_wire::node::format_exec_command(&argv);
@@ -83,7 +84,7 @@ pub(crate) fn prepare(
     };
     let snapshot = policy.as_ref().and_then(|policy| policy.snapshot.as_ref());
     let plan = SystemRunPlan {
-        // Nothing is said to be held that is not.
+        // The plan must not claim to bind a script that is not bound.
         mutable_file_operand: prepared
             .is_bound()
             .then(|| operand(prepared.plan(), &argv, &call))
@@ -132,8 +133,9 @@ fn canonical(service: &NodeService, cwd: &str) -> Result<String, WireError> {
     text.map_err(|_| denied("approval requires an existing canonical cwd"))
 }
 
-/// The real path of a program, if it goes by that name too, as `python3` does that is `python3.11`.
-/// A program of many names knows by its name what to do: it keeps the one it was called by.
+/// The real path of a program, if its name is a version of the given one, such as `python3.11` for
+/// `python3`. Otherwise the path as found: a program with many names decides by its name what to
+/// do.
 fn stable_path(service: &NodeService, call: &CommandCall, name: &str) -> Result<String, WireError> {
     let scope = service.host.scope(&call.agent);
     let scope = scope.map_err(|error| WireError::unavailable(error.to_string()))?;
@@ -160,7 +162,7 @@ fn stable_path(service: &NodeService, call: &CommandCall, name: &str) -> Result<
     })
 }
 
-/// The script that the plan is bound to, and which word names it.
+/// The script that the plan is bound to, and the index of the word that names it.
 fn operand(plan: &RunPlan, argv: &[String], call: &CommandCall) -> Option<MutableFileOperand> {
     let is_script = |bound: &&PlanBoundFile| matches!(bound.role, BoundRole::Script);
     let bound = plan.binding.files.iter().find(is_script)?;
@@ -169,7 +171,7 @@ fn operand(plan: &RunPlan, argv: &[String], call: &CommandCall) -> Option<Mutabl
         std::fs::canonicalize(path).is_ok_and(|path| path == Path::new(&bound.file.canonical))
     };
     let index = match call.source {
-        // The text names it.
+        // The text names the script.
         Source::Text(_) => argv.len() - 1,
         Source::Argv(_) => argv
             .iter()
@@ -184,10 +186,10 @@ fn operand(plan: &RunPlan, argv: &[String], call: &CommandCall) -> Option<Mutabl
     })
 }
 
-/// Why there is no plan, as gateways know it.
+/// Why there is no plan, in the texts that gateways know.
 fn refused(error: &ExecError) -> WireError {
     match error {
-        // No approval helps: in the words of the run that it would be.
+        // An approval would not help, so the texts are those of a run.
         ExecError::Denied(verdict) => match verdict.reason.code {
             "security-deny" => WireError::invalid(Denial::SECURITY_DENY.message),
             "env-rejected" => WireError::invalid(&verdict.reason.message),
@@ -197,7 +199,7 @@ fn refused(error: &ExecError) -> WireError {
         ExecError::Tool(_) => WireError::invalid(Denial::SECURITY_DENY.message),
         ExecError::Unbound(refusal) => {
             let unbound = refusal.binding.unbound.as_ref();
-            // Without a way out nothing is there that could be bound.
+            // Without a remedy there is no script that could be bound.
             if unbound.is_some_and(|unbound| unbound.remedies.is_empty()) {
                 return denied("approval requires an existing script operand");
             }

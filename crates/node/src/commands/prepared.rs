@@ -1,13 +1,13 @@
-//! How a foreign gateway learns that no approver is needed.
+//! Shows a foreign gateway that no approver is needed.
 //!
-//! It does not ask the node: it reads the node's document and judges by itself, and it knows less than
-//! this machine. An entry that it cannot read, such as the one that *always* stores here, makes it ask
-//! about every run anew. What it does read is an entry for exactly one command. So the document that
-//! it gets holds such an entry for each command that it had prepared a moment ago and that the
-//! allowlist here allows.
+//! A foreign gateway does not ask the node: it reads the node's document and judges by itself, with
+//! less knowledge than this machine. An entry that it cannot read, such as those that *always*
+//! stores here, makes it ask about every run again. It can read an entry for exactly one command.
+//! Therefore its copy of the document contains such an entry for each command that it recently had
+//! prepared and that the allowlist here allows.
 //!
-//! The entry is only told, never stored: the run is judged by the document of this machine, and a
-//! document that comes back is stored without it (`foreign_document`).
+//! These entries are only shown, never stored: runs are judged by the document of this machine, and
+//! a document that comes back is stored without them (`foreign_document`).
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,16 +17,16 @@ use interlock_policy::{ALLOW_ALWAYS, AgentId};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// A gateway reads the document right after it had a command prepared.
+/// How long an entry is shown. A gateway reads the document right after a command was prepared.
 const TOLD_FOR: Duration = Duration::from_mins(1);
 
-/// That many commands are remembered; the oldest goes first.
+/// How many commands are remembered. The oldest is forgotten first.
 const MAX_REMEMBERED: usize = 256;
 
-/// In front of the id of an entry that is only told.
+/// The prefix of the id of an entry that is only shown.
 const ID_PREFIX: &str = "interlock-prepared-";
 
-/// In front of the hash in the pattern of an entry for one command.
+/// The prefix of the hash in the pattern of an entry for one command.
 const PATTERN_PREFIX: &str = "=command:";
 
 /// The commands that a foreign gateway had prepared, and whether the allowlist allows them.
@@ -38,15 +38,15 @@ pub(crate) struct PreparedCommands {
 #[derive(Debug)]
 struct PreparedCommand {
     agent: String,
-    /// As the pattern of an entry names the command.
+    /// The hash by which the pattern of an entry names the command.
     hash: String,
     at: Instant,
     is_allowed: bool,
 }
 
 impl PreparedCommands {
-    /// Remembers what the policy says to a command, by the text that the plan calls it. The newest
-    /// verdict counts: the same text may be prepared for another directory.
+    /// Remembers the verdict on a command, by the command text of its plan. The newest verdict
+    /// counts, because the same text may be prepared for another directory.
     pub(super) fn note(&self, agent: &AgentId, command_text: &str, is_allowed: bool) {
         let hash = command_hash(command_text);
         let mut commands = self.lock();
@@ -62,7 +62,7 @@ impl PreparedCommands {
         });
     }
 
-    /// A document with entries for what was prepared and is allowed.
+    /// Adds entries for prepared and allowed commands to a document.
     pub(super) fn tell_in(&self, mut document: Value) -> Value {
         let commands = self.lock();
         let told = commands
@@ -86,7 +86,7 @@ impl PreparedCommands {
     }
 }
 
-/// The list of an agent, which is made where there is none.
+/// The list of an agent, which is created if it does not exist.
 fn allowlist_of<'a>(document: &'a mut Value, agent: &str) -> Option<&'a mut Vec<Value>> {
     let empty = || Value::Object(Map::new());
     let agents = document.as_object_mut()?;

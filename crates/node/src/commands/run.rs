@@ -25,9 +25,9 @@ use crate::serve::{CommandAnswer, NodeService};
 
 /// The longest id of a run.
 pub(super) const MAX_RUN_ID: usize = 200;
-/// A run that the operator allowed has this long to start before its gateway gives up.
+/// How long a run that the operator allowed has to start before its gateway gives up.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
-/// An approval waits no longer for a decision.
+/// The longest wait for the operator's decision.
 const MAX_OPERATOR_PATIENCE: Duration = Duration::from_mins(30);
 /// How much of a transcript is read at a time.
 const PIECE: usize = 64 * 1024;
@@ -67,8 +67,9 @@ pub(crate) fn run(service: &NodeService, request: &NodeInvokeRequest) -> Command
     }
 }
 
-/// How long the operator of this machine may take to decide about a run without an approval: as long
-/// as a foreign gateway waits for the run. `None` for an Interlock gateway, which asks by itself.
+/// How long the operator of this machine may take to decide about a run without an approval: as
+/// long as a foreign gateway waits for the run. `None` for an Interlock gateway, which asks its own
+/// approvers.
 fn operator_patience(service: &NodeService, timeout_ms: Option<u64>) -> Option<Duration> {
     if service.gateway_is_interlock() {
         return None;
@@ -85,7 +86,7 @@ fn failed(error: WireError) -> CommandAnswer {
 
 /// Why there is no result.
 pub(super) enum NoResult {
-    /// The request is wrong, or not possible; the session gets no event.
+    /// The request is wrong or cannot be carried out. The session gets no event.
     Error(WireError),
     /// The policy denies the run, and the session gets an event.
     Denied(Denial, WireError),
@@ -134,14 +135,14 @@ fn forward(
     }
 }
 
-/// How a run is carried out, where that is not as the protocol has it.
+/// How a run is carried out, where that differs from the protocol's default.
 #[derive(Debug)]
 pub(super) struct RunHow<'a> {
     pub(super) pty: Option<PtySize>,
     pub(super) stdin: PlanStdin,
     pub(super) yields: Yield,
     pub(super) shows_output: bool,
-    /// The owner of the session: an Interlock gateway, which gets this machine's own reason why a
+    /// The owner of the session: an Interlock gateway. It gets this machine's own reason why a
     /// command does not run.
     pub(super) owner: Option<&'a str>,
     /// How long the operator of this machine may take to decide; see
@@ -155,7 +156,7 @@ impl Default for RunHow<'_> {
             pty: None,
             stdin: PlanStdin::Null,
             yields: Yield::Never,
-            // Read by stream from the transcript.
+            // The output is read from the transcript, by stream.
             shows_output: false,
             owner: None,
             operator_patience: None,
@@ -163,10 +164,10 @@ impl Default for RunHow<'_> {
     }
 }
 
-/// What became of a run that was not refused.
+/// The start of a run that was not refused.
 pub(super) enum Begun {
     Running(Box<Running>),
-    /// There is no such program, or no directory to start it in.
+    /// The program or the working directory does not exist.
     Not(String),
 }
 
@@ -250,15 +251,15 @@ pub(super) fn start(
 }
 
 /// Whether the gateway claims that the run was approved. Such a run needs a plan of this node,
-/// whatever the policy says.
+/// regardless of the policy.
 fn says_approved(params: &SystemRun) -> bool {
     let decision = params.approval_decision.as_deref();
     params.approved == Some(true)
         || (params.approved.is_none() && matches!(decision, Some("allow-once" | "allow-always")))
 }
 
-/// Only a decision that allows counts. What *always* would store is only for gateways that may
-/// write the document.
+/// The approver's decision, if it allows the run. Only gateways that may write the document can
+/// store the entries of *always*.
 fn approved(
     service: &NodeService,
     params: &SystemRun,
@@ -278,8 +279,8 @@ fn approved(
     })
 }
 
-/// The call must be the plan's. The files that a plan names are looked at by the host, once it has
-/// judged the call and found the plan among those that it handed out.
+/// Checks that the call equals the plan's. The host inspects the files of a plan only after it
+/// judged the call and found the plan among those that it issued.
 fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), NoResult> {
     let same = |text: Option<&str>, planned: Option<&str>| given(text) == given(planned);
     let is_same = params.command == plan.argv
@@ -292,7 +293,7 @@ fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), NoResult> 
     Ok(())
 }
 
-/// A program that could not be found, or no directory to start it in.
+/// The result for a missing program or working directory.
 fn not_started(name: &str) -> SystemRunResult {
     SystemRunResult {
         error: Some(format!("spawn {name} ENOENT")),
@@ -300,7 +301,7 @@ fn not_started(name: &str) -> SystemRunResult {
     }
 }
 
-/// The reasons of this machine in the words that gateways know.
+/// This machine's reasons in the texts that gateways know.
 fn refused(error: &ForwardedRunError) -> NoResult {
     let denied = |denial: Denial, message: String| {
         let message = format!("{}: {message}", ErrorCode::SYSTEM_RUN_DENIED);
@@ -317,8 +318,8 @@ fn refused(error: &ForwardedRunError) -> NoResult {
             DriftedPart::Script => Denial::SCRIPT_CHANGED.into(),
             DriftedPart::Program => Denial::PLAN_MISMATCH.into(),
         },
-        // The session hears of that run from the call that started it. The code is not that of a
-        // denial: this run id has been run.
+        // The session is notified of that run by the call that started it. The code must not be
+        // that of a denial, because a run with this id was started.
         ForwardedRunError::Used => {
             WireError::unavailable(format!("SYSTEM_RUN_DENIED: {error}")).into()
         }
@@ -334,7 +335,7 @@ fn refused(error: &ForwardedRunError) -> NoResult {
                 Denial::APPROVAL_REQUIRED,
                 "approval cannot safely bind this interpreter/runtime command".to_owned(),
             ),
-            // The operator of this machine said no, or what was allowed is not there any more.
+            // The operator of this machine denied the run, or the allowed plan is no longer valid.
             ExecError::Approval(refusal) if refusal.is_denial() => {
                 denied(Denial::APPROVAL_REQUIRED, refusal.to_string())
             }
@@ -350,13 +351,13 @@ fn refused(error: &ForwardedRunError) -> NoResult {
     }
 }
 
-/// A run that was waited for.
+/// A run after its wait.
 pub(crate) struct WaitedRun {
     conversation: RunConversation,
     end: NodeRunEnd,
 }
 
-/// What is to be recorded of it.
+/// The end of a run, to be recorded.
 pub(crate) struct NodeRunEnd {
     ticket: RunTicket,
     session: String,
@@ -364,12 +365,12 @@ pub(crate) struct NodeRunEnd {
 }
 
 impl WaitedRun {
-    /// Waits for the end, or for as long as was ordered, whatever becomes of the connection.
+    /// Waits for the end of the run, or for the ordered time, even if the connection is lost.
     pub(super) fn wait(running: Running) -> Self {
         Self::with(running, RunConversation::wait)
     }
 
-    /// For a run that no call on this node waits for.
+    /// A run that no call on this node waits for.
     pub(super) fn left(running: Running) -> Self {
         Self::with(running, |_| Ok(Waited::Yielded))
     }
@@ -391,13 +392,14 @@ impl WaitedRun {
         Self { conversation, end }
     }
 
-    /// It is a session from now on, which the gateway reads.
+    /// Records that the run is now a session, which the gateway reads.
     pub(super) fn leave(self, service: &NodeService) {
         let waited = Ok(Waited::Yielded);
         NodeRunEnd { waited, ..self.end }.record(service);
     }
 
-    /// What to record, and what a transcript that has ended hangs on.
+    /// Splits off the end to record, and the conversation that holds the transcript of an ended
+    /// run.
     pub(crate) fn split(self) -> (NodeRunEnd, Option<RunConversation>) {
         let has_ended = self.ended().is_some();
         (self.end, has_ended.then_some(self.conversation))
@@ -407,7 +409,7 @@ impl WaitedRun {
         self.conversation.started()
     }
 
-    /// How it ended, if it has.
+    /// The end of the run, if it has ended.
     pub(super) fn ended(&self) -> Option<&EndedRun> {
         match &self.end.waited {
             Ok(Waited::Ended(ended)) => Some(ended),
@@ -438,7 +440,7 @@ impl WaitedRun {
             }
             Err(error) => result.error = Some(error.to_string()),
         }
-        // A run that wrote nothing need not have anything on the disk.
+        // A run without output may have no files on disk.
         if self.ended().is_some_and(|ended| ended.totals.bytes == 0) {
             return result;
         }
@@ -465,7 +467,7 @@ impl NodeRunEnd {
         }
     }
 
-    /// The same when the answer is on its way.
+    /// Records the end after the answer was sent.
     pub(crate) fn record_later(&self, service: &NodeService) {
         let (session, waited) = (&self.session, self.waited.as_ref());
         service
@@ -474,7 +476,7 @@ impl NodeRunEnd {
     }
 }
 
-/// The beginning of both streams, as they arrived.
+/// The beginning of both streams in order of arrival.
 fn output(directory: &Path) -> Result<RunOutput, TranscriptError> {
     let spool = TranscriptReader::open(directory)?;
     let mut output = RunOutput::default();

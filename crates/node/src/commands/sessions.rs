@@ -1,4 +1,4 @@
-//! `interlock.process`: the tool, on the sessions that the calling gateway ordered here.
+//! `interlock.process`: the `process` tool for the sessions that the calling gateway ordered here.
 
 use interlock_sessions::{
     PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, ProcessParameters,
@@ -53,7 +53,8 @@ pub(crate) fn process(
     performed.map_err(|error| failed(&error))
 }
 
-/// A place that cannot be read begins no page: the gateway would get the first page again and again.
+/// The requested page of a list. An unreadable cursor is an error: otherwise the gateway would get
+/// the first page again and again.
 fn wanted_page(asked: ProcessPageAsked) -> Result<SessionListRequest, ProcessError> {
     let after = asked.cursor.map(|cursor| cursor.parse());
     Ok(SessionListRequest {
@@ -74,7 +75,7 @@ pub(super) fn process_of(
     Process::open(&service.host, caller, service.supervisor.clone())
 }
 
-/// With the tool's own code.
+/// An error with the tool's own code.
 pub(super) fn failed(error: &ProcessError) -> WireError {
     let message = match error {
         ProcessError::NotFound { id } => format!("No session found for {id}"),

@@ -1,4 +1,4 @@
-//! `system.which`: where programs are, as runs would find them.
+//! `system.which`: returns the paths of programs as runs would find them.
 
 use interlock_host::NO_CALLER_CONTEXT;
 use interlock_policy::AgentId;
@@ -8,7 +8,7 @@ use interlock_wire::node::{NodeInvokeRequest, SystemWhich, SystemWhichResult};
 
 use crate::serve::NodeService;
 
-/// What `read` itself says of parameters that are none at all.
+/// The texts of `read` for missing or malformed parameters.
 const NO_PARAMETERS: [&str; 2] = ["paramsJSON", "malformed JSON"];
 
 pub(crate) fn which(

@@ -1,39 +1,39 @@
-//! Does a file name match one component of a glob?
+//! Matches a file name against one component of a glob.
 
 use interlock_programs::GlobToken;
 
-/// One component, ready to be compared with many names.
+/// One component, prepared for comparison with many names.
 ///
 /// The time for a name is at most its length times that of the pattern: after a later `*` was
 /// reached, an earlier one is never tried again.
 #[derive(Debug)]
 pub(super) struct ComponentMatcher {
     pieces: Vec<GlobPiece>,
-    /// The characters that a name has at least.
+    /// The least number of characters in a matching name.
     shortest: usize,
-    /// Names that start with a dot are hidden from all but a literal dot.
+    /// Whether names that start with a dot match. Only a literal dot matches them.
     shows_hidden: bool,
 }
 
-/// A character is held as its number, so that a byte which is no UTF-8 has one too.
+/// Characters are stored as numbers, so that a byte of invalid UTF-8 has a number too.
 #[derive(Debug)]
 enum GlobPiece {
     Run,
     Any,
     One(u32),
-    /// Inclusive ranges, sorted and apart.
+    /// Inclusive ranges, sorted and disjoint.
     Set {
         negated: bool,
         ranges: Vec<(u32, u32)>,
     },
 }
 
-/// Bytes that are not UTF-8 get numbers above every character: no literal and no range is equal
-/// to them, `*`, `?` and negated sets accept each as one character.
+/// Bytes of invalid UTF-8 get numbers above every character. No literal or range equals them; `*`,
+/// `?` and negated sets accept each as one character.
 const BEYOND_CHARACTERS: u32 = char::MAX as u32 + 1;
 
 impl ComponentMatcher {
-    /// `component` holds no `/`.
+    /// `component` must not contain `/`.
     pub(super) fn new(component: &[GlobToken]) -> Self {
         let mut pieces = Vec::with_capacity(component.len());
         for token in component {
@@ -58,7 +58,7 @@ impl ComponentMatcher {
         }
     }
 
-    /// `characters` is working space, to be passed again for the next name.
+    /// `characters` is a buffer that the caller reuses for the next name.
     pub(super) fn matches(&self, name: &[u8], characters: &mut Vec<u32>) -> bool {
         if name.first() == Some(&b'.') && !self.shows_hidden {
             return false;
@@ -74,7 +74,7 @@ impl ComponentMatcher {
 
     fn matches_characters(&self, name: &[u32]) -> bool {
         let (mut piece, mut position) = (0, 0);
-        // After the last `*`: the piece behind it, and where its run ends at the moment.
+        // After the last `*`: the next piece, and the present end of the star's run.
         let mut run: Option<(usize, usize)> = None;
         loop {
             match self.pieces.get(piece) {
@@ -116,7 +116,7 @@ impl GlobPiece {
     }
 }
 
-/// Ranges that run backwards hold nothing.
+/// Sorts and joins ranges. Backward ranges contain nothing.
 fn sorted_apart(ranges: &[(char, char)]) -> Vec<(u32, u32)> {
     let mut sorted: Vec<(u32, u32)> = ranges
         .iter()

@@ -1,6 +1,6 @@
-//! Expansion of a glob as bash does it with its default options, except that the order is
-//! always that of the bytes and a character is always a Unicode scalar value, whatever the
-//! locale: the same line expands alike for every caller.
+//! Expands a glob like bash with its default options, with two differences: the order is always
+//! that of the bytes, and a character is always a Unicode scalar value, regardless of the locale.
+//! So the same line expands equally for every caller.
 
 mod matcher;
 
@@ -13,7 +13,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Only to stand in a directory, which needs no permission to list it.
+/// Opens a directory as a starting point, which needs no permission to list it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const STAND: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -24,10 +24,10 @@ const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// The existing paths that `glob` stands for, sorted by bytes; empty when there is none.
+/// The existing paths that match `glob`, sorted by bytes; empty if there is none.
 ///
-/// A directory that cannot be listed or reached counts as empty, as for a shell. Any other
-/// error of the system is one here: a list that might lack names must not pass for whole.
+/// A directory that cannot be listed or reached counts as empty, as for a shell. Any other system
+/// error is an error here, because an incomplete list must not pass for a complete one.
 pub(crate) fn expand(
     glob: &Glob,
     cwd: &str,
@@ -58,15 +58,15 @@ fn stand_in(cwd: &str) -> Result<OwnedFd, GlobError> {
     rustix::fs::open(cwd, STAND, Mode::empty()).map_err(|error| unreadable(cwd.as_bytes(), error))
 }
 
-/// A glob cut into what is listed and what is only appended.
+/// A glob, divided into parts that need a listing and literal parts.
 struct Pattern {
-    /// The text before the first component that needs a listing, slashes as they were written.
+    /// The literal text before the first component that needs a listing, with slashes as written.
     prefix: String,
     steps: Vec<GlobStep>,
 }
 
-/// One component that needs a listing, and the literal text up to the next one. As in bash,
-/// several slashes in that text become one; in all but the last step it ends with one.
+/// One component that needs a listing, and the literal text up to the next one. As in bash, several
+/// slashes in that text become one. In all steps but the last, the text ends with a slash.
 struct GlobStep {
     matcher: ComponentMatcher,
     tail: String,
@@ -96,7 +96,7 @@ impl Pattern {
         pattern
     }
 
-    /// Goes depth first with an explicit stack, so that neither the pattern nor the tree can
+    /// Expands depth first with an explicit stack, so that neither the pattern nor the tree can
     /// exhaust the call stack.
     fn paths(
         &self,
@@ -132,7 +132,7 @@ impl Pattern {
     }
 }
 
-/// The text of a component without wildcards.
+/// The text of a component; `None` if it contains wildcards.
 fn literal(component: &[GlobToken]) -> Option<String> {
     component
         .iter()
@@ -143,7 +143,7 @@ fn literal(component: &[GlobToken]) -> Option<String> {
         .collect()
 }
 
-/// The names in `directory` that match. With a `tail` only those that may be a directory.
+/// The matching names in `directory`. With a `tail`, only names that may be directories.
 fn list(
     base: BorrowedFd<'_>,
     directory: &[u8],
@@ -167,7 +167,7 @@ fn list(
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
-            // Removed while it was listed.
+            // The directory was removed while it was listed.
             Err(Errno::NOENT) => break,
             Err(error) => return Err(unreadable(path, error)),
         };
@@ -187,7 +187,7 @@ fn list(
     Ok(names)
 }
 
-/// A link that leads nowhere exists, unless a slash follows.
+/// Whether a path exists. A dangling link does, unless a slash follows it.
 fn exists(base: BorrowedFd<'_>, path: &[u8]) -> Result<bool, GlobError> {
     match rustix::fs::statat(base, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),

@@ -53,7 +53,7 @@ fn libraries_beside_a_program_are_bound_and_missing_ones_must_stay_away() {
     assert!(!loaded.is_unknown);
 }
 
-/// What a library of the system needs is looked for in the `DT_RPATH` of the program.
+/// The dependencies of a system library are searched for in the `DT_RPATH` of the program.
 #[test]
 fn an_rpath_is_inherited() {
     let scratch = tempfile::tempdir().unwrap();

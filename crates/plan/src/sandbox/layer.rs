@@ -1,5 +1,5 @@
-//! The layer of a run under `cow`: a directory of its scope that holds what the run changed, until that
-//! is committed or discarded.
+//! The layer of a run under `cow`: a directory of its scope that holds the run's changes until they
+//! are committed or discarded.
 //!
 //! ```text
 //! SCOPE/layers/RUN/layer.json   this record, written before the run starts
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{MountOwner, SandboxEffects, SandboxMount, SandboxPlan};
 use crate::run_plan::RunPlan;
 
-/// What has to be known to commit a layer, by whichever process does it.
+/// The facts that any process needs to commit a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LayerRecord {
@@ -26,38 +26,38 @@ pub struct LayerRecord {
     pub session_key: Option<String>,
     pub command: String,
     pub plan_digest: String,
-    /// The directory under the layer, which must still be the same when the layer is committed.
+    /// The directory under the layer. It must still be the same when the layer is committed.
     pub workspace: String,
     pub device: u64,
     pub inode: u64,
-    /// Whose files new ones become, where Interlock runs as root.
+    /// The owner of new files, where Interlock runs as root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<MountOwner>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
-    /// The run is a preview: an approver decides about all of its changes.
+    /// Whether the run is a preview: an approver decides about all of its changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_preview: bool,
-    /// The name of the scope, as records of its network have it.
+    /// The name of the scope, as in records of its network.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub scope_id: String,
-    /// The clock of file times before the run could see anything. A file of the workspace that
-    /// changed later is not what the run began with.
+    /// The clock of file times before the run could see anything. A file of the workspace with a
+    /// later change is not the file that the run began with.
     pub started_ns: i64,
-    /// How far that clock is ahead of the time since the system started. It tells when the clock is
-    /// set back, so that later changes would look like earlier ones.
+    /// How far that clock is ahead of the time since boot. It reveals that the clock was set back,
+    /// which would make later changes look earlier.
     pub clock_ahead_ns: i64,
 }
 
 impl LayerRecord {
     pub const FILE: &'static str = "layer.json";
-    /// What the sandbox mounts, which belongs to the user of the run.
+    /// The directory that the sandbox mounts. It belongs to the user of the run.
     pub const OVERLAY: &'static str = "overlay";
     pub const UPPER: &'static str = "overlay/upper";
     pub const WORK: &'static str = "overlay/work";
     pub const ENDED: &'static str = "ended";
 
-    /// The record of a run that starts now. `None` for a run without a layer.
+    /// The record of a starting run; `None` for a run without a layer.
     pub fn new(plan: &RunPlan, run_id: &str, started_ns: i64, clock_ahead_ns: i64) -> Option<Self> {
         let sandbox = plan.sandbox.as_ref()?;
         let SandboxMount::Overlay {
@@ -89,10 +89,10 @@ impl LayerRecord {
     }
 }
 
-/// Where the layers of a scope lie.
+/// The directory of the layers in a scope.
 const LAYERS: &str = "layers";
 
-/// The directory of a run's layer in that of its scope. `None` for an id that is no plain name.
+/// The directory of a run's layer in its scope. `None` for an id that is not a plain name.
 pub fn layer_directory(scope: &Path, run_id: &str) -> Option<PathBuf> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let is_name = !run_id.is_empty() && run_id.len() <= 128 && run_id.bytes().all(is_plain);
@@ -100,7 +100,7 @@ pub fn layer_directory(scope: &Path, run_id: &str) -> Option<PathBuf> {
 }
 
 impl SandboxPlan {
-    /// Where the layer of a run lies.
+    /// The directory of a run's layer.
     pub fn layer_of(&self, run_id: &str) -> Option<PathBuf> {
         layer_directory(Path::new(&self.scope_directory), run_id)
     }

@@ -1,5 +1,5 @@
-//! Which hosts the runs of a sandbox reach: entries as the owner writes them, and the one judge of a
-//! connection. Nothing here resolves a name or opens a socket.
+//! The hosts that the runs of a sandbox reach: entries as the owner writes them, and the only judge
+//! of a connection. Nothing here resolves a name or opens a socket.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,61 +7,62 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// By this name entries mean the loopback of the host itself.
+/// The name by which entries mean the loopback of the host itself.
 pub const HOST_INTERNAL: &str = "host.internal";
 
-/// The addresses that stand for names inside: a block that the internet does not use. 198.18.0.0/15.
+/// The addresses that stand for names in a sandbox: 198.18.0.0/15, a block that the internet does
+/// not use.
 const OWN_BLOCK: (Ipv4Addr, u32) = (Ipv4Addr::new(198, 18, 0, 0), 15);
 
-/// The longest name of a host.
+/// The longest host name.
 const MOST_NAME: usize = 253;
 
-/// Where `ask` is on, runs can ask for names on these ports, besides those of `allow`.
+/// With `ask`, runs can ask for names on these ports, besides the ports of `allow`.
 const ASK_PORTS: [u16; 2] = [80, 443];
 
-/// The rules of a sandbox that has a network. Without them it has a loopback alone.
+/// The rules of a sandbox with a network. A sandbox without rules only has a loopback.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SandboxNetworkRules {
     pub allow: Vec<HostEntry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<HostEntry>,
-    /// An approver is asked about names that no entry is about. Without it they do not exist.
+    /// Whether an approver is asked about unlisted names. Otherwise these names do not exist.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ask: bool,
 }
 
-/// What the judge says of one connection.
+/// The verdict about one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostVerdict {
     Allowed(AddressReach),
-    /// An entry of `deny` is about it.
+    /// A matching entry of `deny`.
     Denied,
-    /// No entry is about it, and an approver may be asked. An approver allows addresses of the internet
-    /// only: [`AddressReach::Public`].
+    /// No entry matches, and an approver may be asked. An approver only allows addresses of the
+    /// internet: [`AddressReach::Public`].
     Askable,
-    /// No entry is about it.
+    /// No entry matches.
     Unlisted,
 }
 
-/// Which addresses an allowed name may have.
+/// The addresses that an allowed name may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressReach {
-    /// Only those of the internet: a name must not lead into the owner's own network.
+    /// Only addresses of the internet: a name must not lead into the owner's own network.
     Public,
-    /// The entry is marked `private`, or is the address itself.
+    /// Any address: the entry is marked `private`, or is the address itself.
     Any,
     /// The loopback of the host.
     HostLoopback,
 }
 
 impl SandboxNetworkRules {
-    /// Whether no host can be reached by them: what is asked for is only recorded.
+    /// Whether these rules reach no host: requests are only recorded.
     pub fn reaches_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a connection may be made. An entry of `deny` wins over every one of `allow`.
+    /// Judges a connection. An entry of `deny` wins over all entries of `allow`.
     pub fn judge(&self, host: &TargetHost, port: u16) -> HostVerdict {
         if self.deny.iter().any(|entry| entry.is_about(host, port)) {
             return HostVerdict::Denied;
@@ -85,8 +86,9 @@ impl SandboxNetworkRules {
         HostVerdict::Allowed(reach)
     }
 
-    /// Approvers are asked about names of the internet, never about addresses, which say nothing to them,
-    /// nor about names that mean this machine or a neighbor of it.
+    /// Whether an approver may be asked about a host. Approvers are asked about names of the
+    /// internet, never about addresses, which mean nothing to them, nor about names of this machine
+    /// or its neighbors.
     fn may_ask_for(&self, host: &TargetHost, port: u16) -> bool {
         let TargetHost::Name(name) = host else {
             return false;
@@ -94,7 +96,8 @@ impl SandboxNetworkRules {
         self.ask && name.is_of_internet() && self.ports().contains(&port)
     }
 
-    /// Whether a connection to this name may be allowed on some port: only such a name gets an address.
+    /// Whether a connection to this name may be allowed on some port. Only such a name gets an
+    /// address.
     pub fn may_reach(&self, name: &HostName) -> bool {
         let host = TargetHost::Name(name.clone());
         self.ports().into_iter().any(|port| {
@@ -103,8 +106,8 @@ impl SandboxNetworkRules {
         })
     }
 
-    /// The ports that connections can be made to: those that entries of `allow` name, and those that an
-    /// approver may be asked about, in order.
+    /// The ports of possible connections: those in entries of `allow`, and those that an approver
+    /// may be asked about, in order.
     pub fn ports(&self) -> Vec<u16> {
         let mut ports: Vec<u16> = self.allow.iter().filter_map(|entry| entry.port).collect();
         if self.ask {
@@ -116,7 +119,7 @@ impl SandboxNetworkRules {
     }
 }
 
-/// What the rules are, in the words of the config.
+/// The rules in the words of the config.
 impl fmt::Display for SandboxNetworkRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |entries: &[HostEntry]| -> String {
@@ -135,12 +138,12 @@ impl fmt::Display for SandboxNetworkRules {
     }
 }
 
-/// One entry: `HOST:PORT`, `*.HOST:PORT`, `ADDRESS:PORT`, with ` private` behind it where the name may
+/// One entry: `HOST:PORT`, `*.HOST:PORT` or `ADDRESS:PORT`, followed by ` private` if the name may
 /// lead to an address that is not public.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostEntry {
     host: EntryHost,
-    /// `None` is every port, which only `deny` can say.
+    /// `None` means every port, which is only possible in `deny`.
     port: Option<u16>,
     private: bool,
 }
@@ -148,12 +151,12 @@ pub struct HostEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum EntryHost {
     Name(HostName),
-    /// Every name below this one, and not this one itself.
+    /// Every name below this one, but not this name itself.
     Below(HostName),
     Address(IpAddr),
 }
 
-/// Where an entry stands.
+/// The list that contains an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostEntryList {
     Allow,
@@ -161,7 +164,7 @@ pub enum HostEntryList {
 }
 
 impl HostEntry {
-    /// Reads an entry; the error says which rule it breaks.
+    /// Reads an entry. The error says which rule it breaks.
     pub fn read(text: &str, list: HostEntryList) -> Result<Self, String> {
         let (place, private) = match text.split_once(' ') {
             Some((place, "private")) if list == HostEntryList::Allow => (place, true),
@@ -239,7 +242,8 @@ impl fmt::Display for HostEntry {
     }
 }
 
-/// As it is written. An entry of a plan was read before, so that every form is taken here.
+/// The written form of an entry. An entry of a plan was checked before, so every form is accepted
+/// here.
 impl Serialize for HostEntry {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -260,7 +264,7 @@ fn read_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|_| is_plain)
 }
 
-/// What a connection is for.
+/// The target of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetHost {
     Name(HostName),
@@ -268,7 +272,7 @@ pub enum TargetHost {
 }
 
 impl TargetHost {
-    /// A host as requests name it: a name, an IPv4 address, or an IPv6 address in brackets.
+    /// Reads a host as requests name it: a name, an IPv4 address, or an IPv6 address in brackets.
     pub fn read(text: &str) -> Result<Self, String> {
         if let Some(inner) = text.strip_prefix('[') {
             let inner = inner.strip_suffix(']').ok_or("a bracket is missing")?;
@@ -281,7 +285,7 @@ impl TargetHost {
         Ok(Self::Name(text.parse()?))
     }
 
-    /// `HOST:PORT`, or `HOST` where a port is usual.
+    /// Reads `HOST:PORT`, or `HOST` if there is a default port.
     pub fn read_with_port(text: &str, usual: Option<u16>) -> Result<(Self, u16), String> {
         let has_port = match text.rsplit_once(':') {
             Some((front, _)) if text.starts_with('[') => front.ends_with(']'),
@@ -296,7 +300,7 @@ impl TargetHost {
     }
 }
 
-/// An IPv4 address that is written as an IPv6 address is that IPv4 address.
+/// Converts an IPv4 address in IPv6 form to the IPv4 address.
 pub fn plain_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(six) => six.to_ipv4_mapped().map_or(address, IpAddr::V4),
@@ -304,7 +308,7 @@ pub fn plain_address(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether an address stands for a name inside a sandbox, or is Interlock's own there.
+/// Whether an address stands for a name inside a sandbox, or belongs to Interlock there.
 pub fn is_own_block(address: IpAddr) -> bool {
     let (first, bits) = OWN_BLOCK;
     let mask = u32::MAX << (32 - bits);
@@ -324,7 +328,7 @@ impl fmt::Display for TargetHost {
     }
 }
 
-/// The name of a host, in the one form that is compared: lower case, without the dot at its end.
+/// A host name in the only form that is compared: lower case, without a final dot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostName(String);
 
@@ -333,8 +337,8 @@ impl HostName {
         &self.0
     }
 
-    /// Whether it can be the name of a host of the internet: those of this machine, of its neighbors and
-    /// of Interlock's own have one part or an end that is reserved for them.
+    /// Whether this can be the name of a host of the internet. Names of this machine, its neighbors
+    /// and Interlock have one part or a reserved ending.
     fn is_of_internet(&self) -> bool {
         const RESERVED: [&str; 6] = [
             ".internal",
@@ -347,7 +351,8 @@ impl HostName {
         self.0.contains('.') && !RESERVED.iter().any(|end| self.0.ends_with(end))
     }
 
-    /// Whether letters of other scripts are in it, which can look like those of another name.
+    /// Whether the name contains letters of other scripts, which can look like those of another
+    /// name.
     pub fn has_other_letters(&self) -> bool {
         self.0.split('.').any(|label| label.starts_with("xn--"))
     }
@@ -356,8 +361,8 @@ impl HostName {
 impl FromStr for HostName {
     type Err = String;
 
-    /// Only what can be a name and cannot be taken for an address: resolvers read `127.1`, `0x7f.1` and
-    /// `2130706433` as one.
+    /// Accepts only names that cannot be mistaken for an address: resolvers read `127.1`, `0x7f.1`
+    /// and `2130706433` as addresses.
     fn from_str(text: &str) -> Result<Self, String> {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         if !name.is_ascii() {

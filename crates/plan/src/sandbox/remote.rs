@@ -1,5 +1,6 @@
-//! A sandbox on another machine, reached with the system's `ssh`: what its client is called with. Every text
-//! of a caller is one quoted word behind the constant script that takes it, and never an option.
+//! A sandbox on another machine, reached with the system's `ssh`: the arguments of the client.
+//! Every text of a caller is one quoted word after the constant script that receives it, and never
+//! an option.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::PinnedFile;
 
-/// Runs the text of a call. Its words are the directory of the scope, the run, the working directory, the
-/// text, and then assignments. Where the far side can make a PID namespace, the run gets one, so that it
-/// ends as a whole.
+/// Runs the text of a call. Its words are the directory of the scope, the run, the working
+/// directory, the text, and then assignments. If the far side can make a PID namespace, the run
+/// gets one, so that it ends as a whole.
 const RUN: &str = r#"root=$1 run=$2 dir=$3 text=$4
 shift 4
 umask 022
@@ -23,8 +24,8 @@ if [ -n "$own" ]; then
 fi
 exec env -i HOME="$HOME" USER="$(id -un)" LOGNAME="$(id -un)" "$@" INTERLOCK_RUN="$run" /bin/sh -lc "$text""#;
 
-/// Ends what is left of a run, and succeeds when nothing is. Its words are the directory of the scope and the
-/// run.
+/// Ends the remaining processes of a run, and succeeds if there are none. Its words are the
+/// directory of the scope and the run.
 const END: &str = r#"root=$1 run=$2
 first=$(cat "$root/.runs/$run" 2>/dev/null) || exit 0
 tries=0
@@ -44,7 +45,7 @@ while :; do
 done
 rm -f -- "$root/.runs/$run""#;
 
-/// Where the runs of a scope are carried out, and how that machine is reached.
+/// Where the runs of a scope are carried out, and how to reach that machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SshPlan {
@@ -55,7 +56,8 @@ pub struct SshPlan {
     pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Values of `-o` that say which keys count, for the connection that all runs of the scope share.
+    /// Values of `-o` that say which keys count, for the connection that all runs of the scope
+    /// share.
     pub options: Vec<String>,
     /// The socket of that connection.
     pub control: String,
@@ -69,7 +71,7 @@ pub struct SshPlan {
 /// One run on the far side.
 #[derive(Debug, Clone, Copy)]
 pub struct FarRun<'a> {
-    /// Letters and digits.
+    /// Letters and digits only.
     pub id: &'a str,
     pub cwd: &'a str,
     pub env: &'a BTreeMap<String, String>,
@@ -83,7 +85,7 @@ impl SshPlan {
         format!("{}/workspace", self.root)
     }
 
-    /// How the shared connection is opened. It serves until its process ends.
+    /// The arguments that open the shared connection. It serves until its process ends.
     pub fn master_arguments(&self) -> Vec<String> {
         let own = ["ControlMaster=yes", "ControlPersist=no"].map(str::to_owned);
         let mut words = self.arguments(own.into_iter().chain(self.options.iter().cloned()));
@@ -91,8 +93,8 @@ impl SshPlan {
         self.addressed(words, None)
     }
 
-    /// How something is carried out over the shared connection. Without that there is no connection: a
-    /// client of a run proves nothing to the far side by itself.
+    /// The arguments that run a command over the shared connection. Without it there is no
+    /// connection: a client of a run cannot authenticate to the far side by itself.
     fn shared_arguments(&self, has_terminal: bool, command: &str) -> Vec<String> {
         let own = ["ControlMaster=no", "ProxyCommand=false"].map(str::to_owned);
         let mut words = self.arguments(own.into_iter());
@@ -116,7 +118,7 @@ impl SshPlan {
         self.shared_arguments(false, &far_command(END, &[&self.root, run_id]))
     }
 
-    /// A script that Interlock itself has carried out, with its words.
+    /// The arguments that run a script of Interlock itself, with its words.
     pub fn script_arguments(&self, script: &str, words: &[&str]) -> Vec<String> {
         self.shared_arguments(false, &far_command(script, words))
     }
@@ -151,7 +153,7 @@ impl SshPlan {
     }
 }
 
-/// What the login shell of the far side reads: one command of quoted words.
+/// The command for the login shell of the far side: one command of quoted words.
 fn far_command(script: &str, words: &[&str]) -> String {
     let mut command = format!("exec /bin/sh -c {} interlock", quoted(script));
     for word in words {
@@ -161,7 +163,7 @@ fn far_command(script: &str, words: &[&str]) -> String {
     command
 }
 
-/// In single quotes, in which a shell reads nothing but their end.
+/// Puts a word in single quotes, which a shell reads literally.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! The sandbox of a run in one line: what prompts, answers and audit records say of it.
+//! The sandbox of a run in one line, for prompts, answers and audit records.
 
 use std::fmt;
 
@@ -8,25 +8,26 @@ use super::{
     SandboxBackend, SandboxEffects, SandboxPlan, SandboxTree, SandboxView, WorkspaceAccess,
 };
 
-/// What the summary says of a sandbox that has a loopback alone.
+/// The summary's text for a sandbox that only has a loopback.
 const NO_NETWORK: &str = "none";
 
-/// Where a run is confined, for its approvers and for the audit. It is made from the plan only, so that
-/// what is shown is what confines.
+/// Where a run is confined, for its approvers and for the audit. It is made only from the plan, so
+/// that the shown sandbox is the one that confines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxSummary {
     pub backend: SandboxBackend,
-    /// What shares the sandbox, in words. It can hold the key of a conversation, which a caller chose.
+    /// The sharers of the sandbox, in words. It can contain the key of a conversation, which a
+    /// caller chose.
     pub scope: String,
     pub view: SandboxView,
     pub workspace_access: WorkspaceAccess,
     /// The hosts that a run reaches, as the config lists them, or `none`.
     pub network: String,
-    /// Which programs may be started, where that is limited.
+    /// Which programs may be started, if that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<SandboxTree>,
-    /// Whether an approver decides about what the run changes.
+    /// Whether an approver decides about the run's changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<SandboxEffects>,
 }
@@ -52,7 +53,7 @@ impl SandboxPlan {
     }
 }
 
-/// The usual view is not named.
+/// The default view is not mentioned.
 impl fmt::Display for SandboxSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}; ", self.backend, self.scope)?;

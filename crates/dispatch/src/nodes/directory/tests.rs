@@ -29,7 +29,7 @@ fn directory(nodes: &[KnownNode]) -> NodeDirectory {
     directory
 }
 
-/// The id of the node that is meant, or how many could be.
+/// The id of the node that is meant, or the number of candidates.
 fn found(directory: &NodeDirectory, asked: &str) -> Result<String, usize> {
     match directory.find(asked) {
         Ok(node) => Ok(node.id.as_ref().to_owned()),
@@ -58,7 +58,7 @@ fn a_node_is_found_by_id_address_prefix_of_its_id_and_name() {
     for asked in ["aaa", "zz", "", "10.0.0.8"] {
         assert_eq!(found(&known, asked), Err(0), "{asked}");
     }
-    // Two are on the gateway's own machine.
+    // Two nodes are on the gateway's own machine.
     assert_eq!(found(&known, "127.0.0.1"), Err(2));
 }
 
@@ -74,7 +74,7 @@ fn a_node_without_approval_takes_no_name_and_no_prefix_of_an_id() {
     for asked in ["lab", "aaaa1", "aaaa1111"] {
         assert_eq!(found(&known, asked), Ok("aaaa1111".to_owned()), "{asked}");
     }
-    // Where it takes no other node's place it is found, so that it can be looked at.
+    // A node is found if it takes no other node's place, so that it can be inspected.
     assert_eq!(found(&known, "new"), Ok("cccc1111".to_owned()));
 }
 
@@ -156,10 +156,10 @@ fn a_list_goes_on_behind_a_node_that_has_gone_meanwhile() {
     assert_eq!(known.count(NodeFilter::Connected), 2);
 }
 
-/// Whether a node is meant, and whether a connected node goes before others.
+/// Whether a node is meant, and whether connected nodes take precedence.
 type NamingWay<'a> = (&'a dyn Fn(&KnownNode) -> bool, bool);
 
-/// The rule without an index: every node is looked at.
+/// The rule without an index: inspects every node.
 fn found_by_looking_at_all(nodes: &[KnownNode], asked: &str) -> Result<String, usize> {
     let asked = asked.trim();
     let address: Option<IpAddr> = asked.parse().ok();
@@ -222,7 +222,8 @@ fn any_node() -> impl Strategy<Value = KnownNode> {
 }
 
 proptest! {
-    /// Nodes come, change and go in any order; the indexes find what a look at all nodes finds.
+    /// Nodes appear, change and disappear in any order; the indexes find the same as an inspection
+    /// of all nodes.
     #[test]
     fn the_indexes_agree_with_a_look_at_all_nodes(
         changes in prop::collection::vec((any_node(), prop::bool::weighted(0.2)), 0..40),

@@ -1,5 +1,5 @@
-//! The approval of a run on a node: how it is stored, and how the plan that it holds is started once
-//! an approver has allowed it.
+//! The approval of a run on a node: how it is stored, and how its plan is started once an approver
+//! has allowed it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,16 +34,16 @@ use crate::tools::pipeline::OutcomeReceiver;
 use crate::tools::run_outcome::{RunLocation, RunRefusal, ToolOutcome};
 use crate::work::blocking;
 
-/// How the start of an approved run was prepared.
+/// The prepared start of an approved run.
 enum ApprovedRun {
-    /// The approval is claimed, and the run may start as things stand now.
+    /// The approval is claimed, and the run may start under the present conditions.
     Ready(Box<NodeRun>, SystemRun),
-    /// The approval is claimed, and its run cannot start any more.
+    /// The approval is claimed, but its run can no longer start.
     Impossible(WireError, SystemRun),
 }
 
 impl NodeRun {
-    /// Asks an approver about the plan that the node made.
+    /// Asks an approver about the node's plan.
     pub(super) async fn ask(&self, prepared: SystemRunPrepared) -> ToolOutcome {
         let run = self.clone();
         let location = RunLocation::node(&self.node, None);
@@ -66,7 +66,7 @@ impl NodeRun {
         }
     }
 
-    /// Claims the approval and runs the plan that it holds, if this is the call that it is for.
+    /// Claims the approval and runs its plan, if the approval is for this call.
     pub(super) async fn carry_out_approved(
         &self,
         approved: ApprovedStart,
@@ -94,7 +94,7 @@ impl NodeRun {
                     }
                 }
             }
-            // The conversation already has the event of a denial.
+            // The conversation already has the event of the denial.
             Ok(Err(error)) => {
                 let is_used = matches!(error, ApprovalRefusal::Used { .. });
                 let refusal = RunRefusal::of_exec(&ExecError::Approval(error)).on(&self.node);
@@ -110,8 +110,8 @@ impl NodeRun {
         }
     }
 
-    /// Claims the approval for the stored plan. A call that is not the one that was asked about
-    /// claims nothing. Waits for the disk.
+    /// Claims the approval for the stored plan. A call that differs from the approved one claims
+    /// nothing. Waits for the disk.
     fn claim(&self, id: &str) -> Result<ApprovedRun, ApprovalRefusal> {
         let approval = self
             .dispatcher
@@ -209,7 +209,7 @@ impl NodeRun {
         })
     }
 
-    /// What will be sent with the plan, for the approver to read.
+    /// The facts that will be sent with the plan, for the approver.
     fn facts(&self) -> RemoteRunFacts {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         RemoteRunFacts {
@@ -222,9 +222,9 @@ impl NodeRun {
         }
     }
 
-    /// The run as things stand now: on the present connection of the node, which may be another one
-    /// than when the approver was asked, and with the present config and session. An error where the
-    /// node is gone or may not run commands any more, or nothing may run. Waits for the disk.
+    /// The run under the present conditions: on the node's present connection, which may differ
+    /// from the one at the request, and with the present config and session. Fails if the node is
+    /// gone or may not run commands any more, or if nothing may run. Waits for the disk.
     fn current(&self) -> Result<Self, WireError> {
         let failed = |error: HostError| WireError::unavailable(error.to_string());
         let config = self.dispatcher.host.config().map_err(failed)?;
@@ -261,8 +261,8 @@ impl NodeRun {
         })
     }
 
-    /// The agent may still run commands, on nodes, and on this one. How far the run leaves the sandbox of
-    /// its conversation by now.
+    /// Checks that the agent may still run commands, on nodes, and on this node. Returns how far
+    /// the run now leaves the sandbox of its conversation.
     fn check_place(
         &self,
         config: &ConfigFile,
@@ -309,7 +309,7 @@ impl NodeRun {
         }
     }
 
-    /// The caller has the outcome: no event repeats it.
+    /// Records that the caller has the outcome, so that no event repeats it.
     pub(super) async fn mark_outcome_delivered(&self, id: &str) {
         let (dispatcher, id) = (Arc::clone(&self.dispatcher), id.to_owned());
         let _ = blocking(move || dispatcher.host.approvals().mark_outcome_delivered(&id)).await;
@@ -319,7 +319,7 @@ impl NodeRun {
 /// A longer view of a node is not stored.
 const MOST_VIEW_BYTES: usize = 2 * 1024 * 1024;
 
-/// What a node says for people to read: so much of it, and nothing in it that a terminal obeys.
+/// A node's notes for people, cut to a limit and without characters that control a terminal.
 fn readable(notes: &PlanNotes) -> PlanNotes {
     const MOST: usize = 16;
     const CHARS: usize = 1_000;
@@ -348,7 +348,7 @@ fn readable(notes: &PlanNotes) -> PlanNotes {
     }
 }
 
-/// The node as it is connected now, if it may run commands.
+/// The connected node, if it may run commands.
 pub(super) fn able(
     dispatcher: &Dispatcher,
     rules: &GatewayNodes,
@@ -358,7 +358,7 @@ pub(super) fn able(
     node.check(SYSTEM_RUN, rules).is_ok().then_some(node)
 }
 
-/// What was allowed will not run.
+/// Records that an allowed run will not start.
 pub(super) fn give_up(dispatcher: &Dispatcher, approval: &str, outcome: &RecordedOutcome) {
     let finished = dispatcher
         .host

@@ -1,5 +1,5 @@
-//! A run on an Interlock node: started there, followed from here, and kept there whatever becomes
-//! of the connection, of this process, or of the node's.
+//! A run on an Interlock node. The node starts and keeps it, and this gateway follows it. The run
+//! survives the loss of the connection, and restarts of either process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,26 +25,27 @@ use crate::tools::pipeline::OutcomeReceiver;
 use crate::tools::run_outcome::{RunEndReport, RunLocation, RunningReport, ToolOutcome};
 use crate::work::blocking;
 
-/// How often it is looked whether a node is back.
+/// How often a lost node is looked for.
 const BACK: Duration = Duration::from_millis(200);
 
-/// A run that ends so soon is no session: its node answers with all of it.
+/// A run that ends within this time becomes no session: the node's answer contains all of it.
 const BRIEF: Duration = Duration::from_millis(50);
 
 /// How long a node may take to start a run.
 const START_TIME: Duration = Duration::from_secs(30);
 
-/// How much output one report of progress holds.
+/// The most output in one progress report.
 const PROGRESS_BYTES: usize = 4_000;
 
-/// Characters of what a node says to an order.
+/// The longest message of a node about a start request.
 const MAX_WORDS: usize = 2_000;
 
-/// What a result shows of a run that goes on.
+/// How much of a continuing run's output a result shows.
 const TAIL_LINES: u64 = 20;
 const TAIL_CHARS: usize = 4_000;
 
-/// What a run came to, and the end that is recorded once it is known whether a caller received it.
+/// The result of a run, and its end, which is recorded once it is known whether a caller received
+/// the result.
 pub(super) struct NodeRunReport {
     pub(super) attempt: NodeAttempt,
     end: NodeRunEnding,
@@ -52,9 +53,9 @@ pub(super) struct NodeRunReport {
 
 /// The end of a run on an Interlock node, for the record.
 pub(super) struct NodeRunEnding {
-    /// `None` where the run goes on, or never was one.
+    /// `None` if the run continues or never started.
     record: Option<EndRecord>,
-    /// While this is there, no other task records the end.
+    /// While this value exists, no other task records the end.
     _awaited: Option<AwaitedRun>,
 }
 
@@ -62,7 +63,7 @@ struct EndRecord {
     run: OpenRun,
     outcome: Option<RecordedOutcome>,
     tail: String,
-    /// The node has a transcript, all of which is in the result.
+    /// Whether the node has a transcript that the result contains completely.
     is_transcript_useless: bool,
 }
 
@@ -91,7 +92,7 @@ impl NodeRunReport {
 }
 
 impl NodeRunEnding {
-    /// Records the end by who reports it.
+    /// Records the end for its listener.
     pub(super) async fn record(self, run: &NodeRun, listener: EndListener) {
         let Some(record) = self.record else {
             return;
@@ -115,8 +116,8 @@ impl NodeRunEnding {
 }
 
 impl NodeRun {
-    /// Starts the run on its node and follows it until there is an outcome: its end, or that it goes
-    /// on in the background.
+    /// Starts the run on its node and follows it until there is an outcome: its end, or that it
+    /// continues in the background.
     pub(super) async fn start_and_follow(
         &self,
         run: SystemRun,
@@ -175,14 +176,15 @@ impl NodeRun {
                     return follow.ended(&followed, Transcript::Forgotten);
                 }
             }
-            // Whether it has started is found out below.
+            // The following reads find out whether the run has started.
             Err(error) if is_lost(&error) => {}
             Err(error) => return follow.not_started(error),
         }
         follow.until_outcome(receiver).await
     }
 
-    /// Records that the run is about to start on the node. What cannot be recorded does not run.
+    /// Records that the run is about to start on the node. A run that cannot be recorded must not
+    /// start.
     async fn record_start(
         &self,
         id: &str,
@@ -203,35 +205,35 @@ struct NodeProcess {
     cwd: String,
 }
 
-/// A run that is followed until there is an outcome.
+/// Follows a run until there is an outcome.
 struct NodeRunFollower<'a> {
     work: &'a NodeRun,
     run: OpenRun,
     awaited: AwaitedRun,
-    /// What the node calls it, once that is known.
+    /// The node's name for the session, once it is known.
     session: Option<String>,
     place: Option<NodeProcess>,
     began: Instant,
     yields: Option<Duration>,
 }
 
-/// All of a run that has ended, as its node reports it.
+/// The whole result of an ended run, as its node reports it.
 fn whole(reported: Value) -> Option<Followed> {
     let followed: Followed = serde_json::from_value(reported).ok()?;
     (is_over(&followed.standing) && followed.shown.is_some()).then_some(followed)
 }
 
-/// Whether a node still has the transcript of a run that has ended.
+/// Whether a node still has the transcript of an ended run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transcript {
     Kept,
     Forgotten,
 }
 
-/// What one look gave.
+/// The result of one read.
 enum NodeRunLook {
     Stands(Box<Followed>),
-    /// The node is not there.
+    /// The node is not connected.
     Lost,
     Failed(WireError),
 }
@@ -241,7 +243,7 @@ impl NodeRunFollower<'_> {
         let call = &self.work.call;
         let mut is_cancelled = false;
         let deadline = self.yields.map(|time| self.began + time);
-        // Where nothing goes to the background, a node that stays away is not waited for for ever.
+        // A run that cannot go to the background must not wait forever for an absent node.
         let mut patience = self.patience();
         let mut offset = self.work.call.progress.as_ref().map(|_| 0);
         loop {
@@ -353,7 +355,7 @@ impl NodeRunFollower<'_> {
         }
     }
 
-    /// Whether the node got the request to cancel.
+    /// Cancels the run. Returns whether the node got the request.
     async fn cancel(&self) -> bool {
         let dispatcher = &self.work.dispatcher;
         match connected_interlock_node(dispatcher, &self.work.node.id) {
@@ -410,7 +412,7 @@ impl NodeRunFollower<'_> {
         }
     }
 
-    /// It goes on without the caller.
+    /// The run continues without the caller.
     async fn background(self) -> NodeRunReport {
         let tail = self.tail().await;
         let node = &self.work.node;
@@ -441,7 +443,7 @@ impl NodeRunFollower<'_> {
         }
         let (dispatcher, node_id) = (Arc::clone(&self.work.dispatcher), self.work.node.id.clone());
         let (run, awaited) = (self.run, self.awaited);
-        // The run may have ended between two looks: the last waiter looks once more.
+        // The run may have ended between two reads, so the last waiter reads once more.
         tokio::spawn(async move {
             drop(awaited);
             remote_runs::reconcile_run(&dispatcher, &node_id, run).await;
@@ -455,7 +457,7 @@ impl NodeRunFollower<'_> {
         }
     }
 
-    /// The last lines, where a caller waited for it.
+    /// The last lines of output, if a caller waited for the run.
     async fn tail(&self) -> String {
         let (Some(name), false) = (self.name(), self.yields == Some(Duration::ZERO)) else {
             return String::new();
@@ -481,7 +483,8 @@ impl NodeRunFollower<'_> {
         }
     }
 
-    /// The node knows no session of it: it never started, is just starting, or was forgotten.
+    /// Handles a run without a session on the node: it never started, is just starting, or was
+    /// forgotten.
     async fn absent(&self) -> Option<Gone> {
         let dispatcher = &self.work.dispatcher;
         let node = connected_interlock_node(dispatcher, &self.work.node.id)?;
@@ -500,7 +503,7 @@ impl NodeRunFollower<'_> {
         }
     }
 
-    /// Another client had the run forgotten while the caller waited for it.
+    /// Another client made the node forget the run while the caller waited for it.
     fn forgotten(self, outcome: Option<RecordedOutcome>) -> NodeRunReport {
         let record = EndRecord {
             run: self.run,

@@ -1,9 +1,10 @@
 //! Foreign nodes: the adapter for `system.run`, and the gateway's policy, which they do not read.
 //!
 //! An Interlock node joins the gateway's layer to its own policy. A foreign node judges by its own
-//! document alone, and only it can judge: it has the files. So under `security=allowlist` it must say
-//! that it judges by its allowlist; where it does not, nothing counts as allowed, and an approver is
-//! asked or nothing runs. Deny rules of the gateway are judged here, on the words of the command.
+//! document, and only it can judge, because it has the files. Therefore, under
+//! `security=allowlist`, its document must say that it judges by its allowlist. Otherwise nothing
+//! counts as allowed, and an approver is asked or nothing runs. Deny rules of the gateway are
+//! judged here, on the words of the command.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -24,10 +25,10 @@ use crate::nodes::system_run::{MARGIN, NodeRunRequest, run_to_end as run_on_node
 use crate::tools::pipeline::OutcomeReceiver;
 use crate::tools::run_outcome::{RunEndReport, RunRefusal, ToolOutcome};
 
-/// Stands for a directory of the node that nothing is known of.
+/// Stands for an unknown directory of the node.
 const SOMEWHERE: &str = "/";
 
-/// What of a call only an Interlock node can do.
+/// The first part of a call that only an Interlock node can carry out.
 pub(super) fn unsupported(parameters: &ExecParameters) -> Option<&'static str> {
     if parameters.pty {
         Some("this node has no terminals: leave out `pty`")
@@ -40,7 +41,7 @@ pub(super) fn unsupported(parameters: &ExecParameters) -> Option<&'static str> {
     }
 }
 
-/// Runs the call without an approval. Gives the receiver back if the node wants one.
+/// Runs the call without an approval. Returns the receiver if the node wants an approval.
 pub(super) async fn run_unapproved(
     work: &NodeRun,
     run: SystemRun,
@@ -52,7 +53,7 @@ pub(super) async fn run_unapproved(
     let (attempt, event) = tokio::select! {
         ended = &mut running => ended,
         () = work.call.cancelled() => {
-            // Such a node cannot end a run. The conversation is notified of its end.
+            // A foreign node cannot end a run. The conversation is notified of its end.
             receiver.deliver(ToolOutcome::Refused(refusals::left_running(&work.node)));
             if let (_, Some(event)) = running.await {
                 notify_later(&work.dispatcher, &work.node, &run, event).await;
@@ -71,7 +72,7 @@ pub(super) async fn run_unapproved(
     None
 }
 
-/// Runs what an approver allowed; a run that takes long is announced.
+/// Runs an allowed plan. A run that takes long is announced.
 pub(super) async fn run_approved(
     work: &NodeRun,
     approval: &str,
@@ -103,8 +104,8 @@ pub(super) async fn run_approved(
     }
 }
 
-/// Whether the node may run the call without an approval, as far as this gateway is concerned. The
-/// error is the result of a call that must not run at all.
+/// Whether this gateway lets the node run the call without an approval. The error is the result of
+/// a call that must not run at all.
 pub(super) async fn may_be_allowed(work: &NodeRun) -> Result<bool, Box<RunRefusal>> {
     let wanted = &work.levels;
     if work.keeps_transcripts {
@@ -129,7 +130,7 @@ pub(super) async fn may_be_allowed(work: &NodeRun) -> Result<bool, Box<RunRefusa
     Err(Box::new(refusals::not_judged(&work.node)))
 }
 
-/// Why a deny rule that the gateway's document has by now keeps an approved run from a foreign node.
+/// Why a present deny rule of the gateway's document keeps an approved run from a foreign node.
 pub(super) fn denied_by_now(wanted: &GatewayLevels, run: &SystemRun) -> Option<String> {
     match words_denied(wanted, run) {
         DeniedWords::Denied(why) => Some(why),
@@ -137,16 +138,16 @@ pub(super) fn denied_by_now(wanted: &GatewayLevels, run: &SystemRun) -> Option<S
     }
 }
 
-/// What the deny rules of the gateway's document say about the words of a command.
+/// The verdict of the gateway's deny rules on the words of a command.
 enum DeniedWords {
     Clear,
-    /// Some words cannot be seen, so no rule can be said not to match.
+    /// Some words cannot be seen, so every rule might match.
     Unseen,
     Denied(String),
 }
 
-/// Judged as on a host of which no file is known: names are where programs usually are, and a rule
-/// for a path counts for a bare name too.
+/// Judges the words as on a host without known files: names are assumed where programs usually are,
+/// and a rule for a path also counts for its bare name.
 fn words_denied(wanted: &GatewayLevels, run: &SystemRun) -> DeniedWords {
     if wanted.deny.is_empty() {
         return DeniedWords::Clear;
@@ -162,7 +163,7 @@ fn words_denied(wanted: &GatewayLevels, run: &SystemRun) -> DeniedWords {
         is_name.then(|| (rule, origin.clone()))
     });
     deny.extend(bare);
-    // Everything may run but for the rules, and what they cannot see is asked about.
+    // Everything may run except what the rules deny, and unseen words are asked about.
     let open = Layer::new(
         LevelSource::Default,
         "",
@@ -207,13 +208,13 @@ impl NodeRun {
         }
     }
 
-    /// Runs it to its end; returns also the event for the conversation, if no caller takes the
-    /// outcome.
+    /// Runs the command to its end. Also returns the event for the conversation, if no caller
+    /// receives the outcome.
     async fn run_on_foreign_node(&self, run: SystemRun) -> (NodeAttempt, Option<NodeRunEvent>) {
         let began = Instant::now();
         let cwd = run.cwd.clone();
         let is_approved = run.approved == Some(true);
-        // Asked about the call: the plan of it has another text.
+        // Determined for the call, because its plan has another text.
         let dropped = dropped_variables(&self.node, &self.run);
         let timeout = self.limit.map(|limit| limit.saturating_add(MARGIN));
         let order = NodeRunRequest {
@@ -257,8 +258,8 @@ impl NodeRun {
         }
     }
 
-    /// Whether the document of the node says, in so many words, that this agent may run no more than
-    /// an allowlist names.
+    /// Whether the node's document explicitly says that this agent may run no more than an
+    /// allowlist names.
     async fn is_judged_by_allowlist(&self) -> bool {
         self.document_security()
             .await
@@ -272,7 +273,7 @@ impl NodeRun {
         let nodes = &self.dispatcher.nodes;
         let asked = SystemExecApprovalsGet::default();
         let snapshot = nodes.invoke_typed(&self.node, &asked).await.ok()?.ok()?;
-        // Written by another program, which may say more than is known here.
+        // Another program wrote the document, which may contain unknown parts.
         let (document, _) = Document::import(&snapshot.file).ok()?;
         let layer = Layer::of_document(&document, &self.call.agent);
         layer.security.map(|security| security.value)

@@ -1,9 +1,10 @@
-//! How a command reaches a foreign node.
+//! How a command is sent to a foreign node.
 //!
-//! A shell as its transport costs a foreign node two things. It refuses to let an approver allow
-//! `/usr/bin/id -un` inside a shell under root, since it takes the program for a script that could
-//! change, and it drops most environment variables without a word. So a single plain command goes as
-//! its words, which need no shell; everything else goes as shell text, and what is dropped is told.
+//! Sending it through a shell has two drawbacks. A foreign node does not let an approver allow
+//! `/usr/bin/id -un` inside a shell under root, because it takes the program for a script that
+//! could change. It also silently drops most environment variables. Therefore a single plain
+//! command is sent as words, which need no shell. Everything else is sent as shell text, and the
+//! caller is told which variables are dropped.
 
 use interlock_command::{Connector, Source, lex};
 use interlock_policy::env;
@@ -12,7 +13,7 @@ use interlock_wire::node::{SystemRun, format_exec_command};
 
 use crate::nodes::{Node, Platform};
 
-/// The words that a node gets, and the text that goes with them.
+/// The words for a node, and their text.
 pub(super) struct ForeignCommand {
     pub(super) command: Vec<String>,
     pub(super) raw_command: String,
@@ -37,8 +38,8 @@ impl ForeignCommand {
     }
 }
 
-/// The words of a text that is one program with its arguments, as they are: nothing of it is left for
-/// a shell to expand, redirect or do by itself.
+/// The words of a text that is one program with its arguments. Nothing may be left for a shell to
+/// expand, redirect or do by itself.
 fn single_command(text: &str) -> Option<Vec<String>> {
     let line = lex(text).ok()?;
     let [pipeline] = line.pipelines.as_slice() else {
@@ -65,7 +66,7 @@ fn is_shell_text(run: &SystemRun) -> bool {
     run.command.len() > 2 && run.command.last() == run.raw_command.as_ref()
 }
 
-/// What the command says, for a judge.
+/// The command in the form for a judge.
 pub(super) fn source(run: &SystemRun) -> Source {
     match &run.raw_command {
         Some(text) if is_shell_text(run) => Source::Text(text.clone()),

@@ -1,4 +1,4 @@
-//! What this gateway adds to the policy of a node.
+//! The gateway's addition to the policy of a node.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use serde_json::json;
 
 use crate::dispatcher::Dispatcher;
 
-/// The levels of the gateway's config, its approvals document, the conversation and the call, joined,
-/// and the deny rules of that document. A node can only be stricter.
+/// The levels of the gateway's config, its approvals document, the conversation and the call,
+/// joined, and the deny rules of that document. A node can only be stricter.
 ///
-/// Entries of the gateway's allowlist are for its own files: on a node they satisfy nothing, and its
-/// own allowlist says what is a miss there.
+/// Entries of the gateway's allowlist are for its own files: on a node they allow nothing, and the
+/// node's own allowlist decides what is a miss there.
 #[derive(Debug, Clone)]
 pub struct GatewayLevels {
     pub(super) levels: Levels,
@@ -23,7 +23,8 @@ pub struct GatewayLevels {
 }
 
 impl GatewayLevels {
-    /// As config and document say now, for a call of a conversation that leaves its sandbox so far.
+    /// The present levels of config and document, for a call of a conversation that leaves its
+    /// sandbox to this extent.
     pub fn of(
         dispatcher: &Dispatcher,
         config: &ConfigFile,
@@ -48,7 +49,7 @@ impl GatewayLevels {
         })
     }
 
-    /// Lets nothing run: for work whose policy is read right before it runs.
+    /// Levels that let nothing run, for work whose policy is read right before it runs.
     pub(super) fn closed() -> Self {
         let layer = Layer::new(
             PolicySource::Default,
@@ -70,7 +71,7 @@ impl GatewayLevels {
         self.levels.ask.value()
     }
 
-    /// For a node that joins it to its own policy.
+    /// The layer for a node, which joins it to its own policy.
     pub fn layer(&self) -> PolicyLayer {
         let rules = self.deny.iter();
         PolicyLayer {

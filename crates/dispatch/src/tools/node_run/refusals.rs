@@ -1,4 +1,4 @@
-//! Why a call for a node was refused, in the words that its caller reads.
+//! Why a call for a node was refused, in the texts for its caller.
 
 use interlock_wire::{ErrorCode, WireError};
 
@@ -23,7 +23,7 @@ pub(super) fn denied_here(node: &Node, reason: &str) -> RunRefusal {
     RunRefusal::denied("EXEC_DENIED", format!("exec denied: {reason}")).on(node)
 }
 
-/// Deny rules of this gateway cannot see all of the command, and no approver is asked.
+/// Deny rules of this gateway cannot see the whole command, and no approver is asked.
 pub(super) fn not_seen(node: &Node) -> RunRefusal {
     let message =
         "exec denied: the deny rules of this gateway cannot see every word of the command";
@@ -33,7 +33,7 @@ pub(super) fn not_seen(node: &Node) -> RunRefusal {
         .on(node)
 }
 
-/// The node, or the way to it, said no.
+/// The node refused, or could not be reached.
 pub(super) fn refused(node: &Node, error: &WireError) -> RunRefusal {
     let words = node_words(error);
     if let Some(code) = own_code(node, error) {
@@ -59,8 +59,8 @@ pub(super) fn refused(node: &Node, error: &WireError) -> RunRefusal {
     refusal.on(node)
 }
 
-/// The code of a refusal in which an Interlock node speaks for itself, as its machine does to its
-/// own callers: the text follows, and after a line break what to do instead.
+/// The code of an Interlock node's own refusal, as its machine's callers get it. The text follows,
+/// and after a line break the remedy.
 fn own_code<'a>(node: &Node, error: &'a WireError) -> Option<&'a str> {
     let code = node_code(error).filter(|_| node.is_interlock())?;
     let is_of_protocol = [
@@ -91,13 +91,13 @@ pub(super) fn cancelled_later(node: &Node) -> RunRefusal {
     RunRefusal::failed("CANCELLED", message).on(node)
 }
 
-/// Another client had the session of the run forgotten.
+/// Another client made the node forget the session of the run.
 pub(super) fn forgotten(node: &Node) -> RunRefusal {
     let message = "the session was removed while the command was waited for";
     RunRefusal::failed("SESSION_REMOVED", message).on(node)
 }
 
-/// The caller left; a run on a foreign node cannot be called back.
+/// The caller left; a run on a foreign node cannot be ended.
 pub(super) fn left_running(node: &Node) -> RunRefusal {
     let message = "cancelled; the command may go on running on the node";
     RunRefusal::failed("CANCELLED", message).on(node)

@@ -1,4 +1,4 @@
-//! The run of a stored approval: what a gateway that was restarted needs to go on with it.
+//! The run of a stored approval: the state with which a restarted gateway continues it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,30 +25,30 @@ use crate::tools::run_outcome::{NodeLabel, RunLocation};
 use crate::tools::{Asking, Audience, ListedSessions, ToolCall};
 use crate::work::blocking;
 
-/// The subject of the approval of a run on a node, as it is stored.
+/// The stored subject of an approval for a run on a node.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeRunSubject<'a> {
     #[serde(flatten)]
     pub(super) details: &'a ApprovalDetails,
     pub(super) node_name: String,
-    /// What the run needs; no surface shows it.
+    /// The facts that the run needs. No surface shows them.
     pub(super) replay: NodeReplay,
     pub(super) run_facts: RemoteRunFacts,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) notes: Option<PlanNotes>,
 }
 
-/// What is read of the stored subject beside its details.
+/// The part of the stored subject besides its details.
 #[derive(Deserialize)]
 struct StoredReplay {
     replay: NodeReplay,
 }
 
-/// How often it is looked whether a node is connected.
+/// How often a disconnected node is looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What of a call is not in the plan.
+/// The parts of a call that are not in the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeReplay {
@@ -57,7 +57,7 @@ pub(super) struct NodeReplay {
     ask: Option<Ask>,
     pty: bool,
     stdin_pipe: bool,
-    /// What the call said of leaving the sandbox of its conversation, and who made it.
+    /// The call's `elevated` parameter, and its sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     elevated: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ impl NodeReplay {
         }
     }
 
-    /// The call alone: each call has a run id of its own.
+    /// The call without its run id, which differs for each call.
     fn without_id(mut self) -> Self {
         self.run.run_id = None;
         self
@@ -130,8 +130,8 @@ impl RunHost for StoredNodeRun {
 }
 
 impl StoredNodeRun {
-    /// The run of an approval that was asked for before this process began. `None` where a client
-    /// asked, which runs what is allowed by itself, or where the approval cannot be read.
+    /// The run of an approval that was requested before this process started. `None` if a client
+    /// requested it, which itself runs the allowed command, or if the approval cannot be read.
     pub(in crate::tools) fn read(dispatcher: &Arc<Dispatcher>, id: &str) -> Option<Self> {
         let approval = dispatcher
             .host
@@ -168,13 +168,13 @@ impl StoredNodeRun {
         &self.plan
     }
 
-    /// Whether the approval is for this very call.
+    /// Whether the approval is for exactly this call.
     pub(super) fn is_call_of(&self, run: &NodeRun) -> bool {
         self.node_id == run.node.id
             && self.replay.clone().without_id() == NodeReplay::of_run(run).without_id()
     }
 
-    /// The node, once it is connected: it is waited for as long as the approval would have waited.
+    /// The node, once it is connected. It is waited for as long as the approval would have waited.
     async fn connected_node(&self) -> Result<Arc<Node>, &'static str> {
         if is_too_late(i64::try_from(self.expires_at_ms).unwrap_or(i64::MAX)) {
             return Err("it was allowed, and Interlock was not running in time to start it");
@@ -195,7 +195,7 @@ impl StoredNodeRun {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
-                // The approval stays unused: the next process goes on with it.
+                // The approval stays unused, so the next process continues it.
                 () = self.dispatcher.stop.cancelled() => std::future::pending().await,
             }
         }
@@ -223,7 +223,7 @@ impl StoredNodeRun {
                 cancellation: None,
             },
             run: self.replay.run.clone(),
-            // All three are looked up when it runs.
+            // All three are determined when the run starts.
             levels: GatewayLevels::closed(),
             elevation: Elevation::Off,
             keeps_transcripts: false,
@@ -241,8 +241,7 @@ impl StoredNodeRun {
         }
     }
 
-    /// It does not run any more: the approval is claimed, and the conversation is notified that
-    /// nothing ran.
+    /// Gives up the run: claims the approval, and notifies the conversation that nothing ran.
     async fn abandon(&self, approved: ApprovedStart, reason: &'static str) {
         let stored = self.clone();
         let claimed = blocking(move || {

@@ -10,7 +10,7 @@ fn literals(text: &str) -> Vec<GlobToken> {
     text.chars().map(Literal).collect()
 }
 
-/// Says the same as the matcher, straight from the meaning of the tokens, in exponential time.
+/// A reference for the matcher, directly from the meaning of the tokens, in exponential time.
 fn matches_by_definition(tokens: &[GlobToken], name: &str) -> bool {
     if name.starts_with('.') && tokens.first() != Some(&Literal('.')) {
         return false;
@@ -41,7 +41,7 @@ fn rest_matches(tokens: &[GlobToken], name: &[char]) -> bool {
     accepted && rest_matches(tokens, name)
 }
 
-/// Few characters, so that matches are common; one of two and one of four bytes.
+/// Few characters, so that matches are common; one of them has two bytes, another four.
 fn character() -> impl Strategy<Value = char> {
     prop::sample::select(vec!['a', 'b', 'c', '.', 'é', '🦀'])
 }
@@ -82,7 +82,7 @@ proptest! {
 
 #[test]
 fn many_stars_do_not_multiply_the_work() {
-    // With a choice kept for each star this would not end within the age of the universe.
+    // With backtracking for each star, this would practically never end.
     let mut tokens = Vec::new();
     for _ in 0..100 {
         tokens.extend([Star, Literal('a')]);
