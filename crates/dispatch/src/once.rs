@@ -75,11 +75,11 @@ struct OnceCalls(Mutex<OnceRecords>);
 
 #[derive(Debug, Default)]
 struct OnceRecords {
-    by_name: HashMap<String, OnceRecord>,
+    by_name: HashMap<Arc<str>, OnceRecord>,
     /// The start of every record. The record may have been forgotten since.
-    oldest_first: VecDeque<(Instant, u64, String)>,
+    oldest_first: VecDeque<(Instant, u64, Arc<str>)>,
     /// The end of every whole answer.
-    whole: VecDeque<(Instant, u64, String)>,
+    whole: VecDeque<(Instant, u64, Arc<str>)>,
     whole_bytes: usize,
     last_number: u64,
 }
@@ -191,7 +191,7 @@ impl OnceRecords {
         }
     }
 
-    fn set_answer(&mut self, name: &str, number: u64, whole: KeptAnswer, short: KeptAnswer) {
+    fn set_answer(&mut self, name: &Arc<str>, number: u64, whole: KeptAnswer, short: KeptAnswer) {
         let record = self.by_name.get_mut(name);
         let Some(record) = record.filter(|one| one.number == number) else {
             return;
@@ -199,7 +199,7 @@ impl OnceRecords {
         self.whole_bytes += whole.text.len();
         record.state = OnceState::Whole { whole, short };
         let now = Instant::now();
-        self.whole.push_back((now, number, name.to_owned()));
+        self.whole.push_back((now, number, Arc::clone(name)));
         self.tidy(now);
     }
 }
@@ -241,6 +241,7 @@ impl Once {
         let now = Instant::now();
         known.tidy(now);
         let OnceKey { name, digest } = key;
+        let name: Arc<str> = name.into();
         if let Some(record) = known.by_name.get(&name) {
             if record.digest != digest {
                 return Err(KeyReused);
@@ -254,7 +255,7 @@ impl Once {
         }
         known.last_number += 1;
         let number = known.last_number;
-        let (all, own) = (Arc::clone(&self.0), name.clone());
+        let (all, own) = (Arc::clone(&self.0), Arc::clone(&name));
         let task = tokio::spawn(async move {
             let answer = work.await;
             if had_effect(&answer) {
@@ -273,7 +274,7 @@ impl Once {
             digest,
             state: OnceState::Running(work.clone()),
         };
-        known.by_name.insert(name.clone(), record);
+        known.by_name.insert(Arc::clone(&name), record);
         known.oldest_first.push_back((now, number, name));
         Ok(OnceState::Running(work))
     }

@@ -13,7 +13,7 @@ use interlock_web::{
     SessionFacts, SettingsFacts,
 };
 use interlock_wire::params;
-use interlock_wire::results::{ProcessListing, UiOpened};
+use interlock_wire::results::{ProcessEntry, ProcessListing, UiOpened};
 use interlock_wire::{OperatorScope, WireError, method};
 use serde_json::Value;
 

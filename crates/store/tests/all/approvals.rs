@@ -412,6 +412,11 @@ fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
     );
 }
 
+fn deny(store: &Store, id: &str) {
+    let outcome = store.decide(&answer(id, ApprovalDecision::Deny)).unwrap();
+    assert_eq!(outcome, Decided::Won);
+}
+
 /// An agent asks and takes back as often as it likes.
 #[test]
 fn of_what_ended_without_a_run_only_the_newest_are_kept_for_a_day() {
@@ -428,16 +433,14 @@ fn of_what_ended_without_a_run_only_the_newest_are_kept_for_a_day() {
         })
         .unwrap()
         .id;
-    store
-        .decide(&answer(&other, ApprovalDecision::Deny))
-        .unwrap();
+    deny(&store, &other);
     let most = MAX_ENDED + 64;
     let ask = |number: usize| {
         let id = store
             .create_approval(&request(&number.to_string()))
             .unwrap()
             .id;
-        store.decide(&answer(&id, ApprovalDecision::Deny)).unwrap();
+        deny(&store, &id);
         id
     };
     let ids: Vec<String> = (0..2 * most).map(ask).collect();
@@ -462,7 +465,7 @@ fn large_approvals_that_ended_make_room_for_newer_ones() {
                 ..request(&number.to_string())
             };
             let id = store.create_approval(&large).unwrap().id;
-            store.decide(&answer(&id, ApprovalDecision::Deny)).unwrap();
+            deny(&store, &id);
             id
         })
         .collect();
