@@ -183,6 +183,8 @@ params! {
             session_key "sessionKey": String = TEXT,
             run_id "runId": String = TEXT,
             kind "kind": String = TEXT,
+            /// Only decisions of this approver, by the name that they were recorded with.
+            approver "approver": String = TEXT,
             /// Only later than this time.
             after "after": u64 = COUNT,
             /// Only earlier than this time.
