@@ -14,8 +14,10 @@ mod keys;
 mod pages;
 mod phone;
 mod push;
+mod sight;
 mod speed;
 mod wire;
+mod wire_lists;
 
 use serde_json::{Value, json};
 use testkit::Machine;

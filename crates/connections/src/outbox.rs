@@ -18,8 +18,9 @@ use interlock_rules::now_ms;
 use interlock_wire::Close;
 use interlock_wire::hello::MAX_BUFFERED_BYTES;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 
 /// What waits for all clients together. A client for which it would become more is too slow.
 const MAX_BUFFERED_IN_ALL: usize = 512 * 1024 * 1024;
@@ -27,12 +28,18 @@ const MAX_BUFFERED_IN_ALL: usize = 512 * 1024 * 1024;
 /// Messages are sent together up to about so many bytes.
 pub const SENT_TOGETHER: usize = 16 * 1024;
 
+/// A longer text goes in frames of [`SENT_TOGETHER`]: a connection keeps a buffer as large as the largest
+/// frame that it ever sent, so that one long answer would cost its length for as long as the client stays.
+const LONG_TEXT: usize = 2 * SENT_TOGETHER;
+
 pub type OutboxSocket = Pin<Box<dyn Sink<Message, Error = Error> + Send>>;
 
 /// A message that is to be sent.
 #[derive(Debug)]
 pub enum Outgoing {
     Text(String),
+    /// What is left of a text whose beginning was sent.
+    Rest(Bytes),
     Ping,
     /// Nothing follows it.
     Close(Close),
@@ -43,6 +50,7 @@ impl Outgoing {
     fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
+            Self::Rest(rest) => rest.len(),
             Self::Ping | Self::Close(_) => 0,
         }
     }
@@ -230,9 +238,13 @@ impl OutboxLine {
             let Some(message) = self.waiting.pop_front() else {
                 break;
             };
-            *on_its_way += message.len();
+            let whole = message.len();
             let message = match message {
+                Outgoing::Text(text) if text.len() > LONG_TEXT => {
+                    first_frame(text.into(), Data::Text, &mut self.waiting)
+                }
                 Outgoing::Text(text) => Message::text(text),
+                Outgoing::Rest(rest) => first_frame(rest, Data::Continue, &mut self.waiting),
                 Outgoing::Ping => {
                     pulse.asks(now_ms());
                     Message::Ping(Vec::new().into())
@@ -242,10 +254,26 @@ impl OutboxLine {
                     Message::Close(Some(close_frame(close)))
                 }
             };
+            let left = match self.waiting.front() {
+                Some(Outgoing::Rest(rest)) => rest.len(),
+                _ => 0,
+            };
+            *on_its_way += whole - left;
             socket.as_mut().start_send(message)?;
         }
         socket.as_mut().poll_flush(context)
     }
+}
+
+/// The next frame of a text. What is left of it waits in front of all else: frames of one text follow each
+/// other.
+fn first_frame(mut frame: Bytes, kind: Data, waiting: &mut VecDeque<Outgoing>) -> Message {
+    let rest = frame.split_off(frame.len().min(SENT_TOGETHER));
+    let is_last = rest.is_empty();
+    if !is_last {
+        waiting.push_front(Outgoing::Rest(rest));
+    }
+    Message::Frame(Frame::message(frame, OpCode::Data(kind), is_last))
 }
 
 /// Whether a client is alive: since when it owes something, as seen by who writes to it. Time in which this

@@ -10,17 +10,29 @@ import { ask, by, printable, sure } from "./parts.js";
 export function nodes(page) {
   /** @type {(() => boolean)[]} */ const unsaved = (page.unsaved = []);
   page.isDirty = () => unsaved.some((isDirty) => isDirty());
-  for (const button of page.main.querySelectorAll("[data-rename]")) {
+  renames(page, page.main);
+  if (by("binding")) binding(page).catch((error) => page.fail(error, by("binding")));
+  const approvals = by("approvals") && new Approvals(page);
+  approvals?.start();
+  // Another machine is there to choose.
+  page.renew = async () => {
+    if (by("binding")) binding(page).catch((error) => page.fail(error, by("binding")));
+    await approvals?.list();
+    if (approvals?.base) approvals.draw();
+  };
+}
+
+/** @param {Page} page @param {ParentNode} place */
+export function renames(page, place) {
+  for (const button of place.querySelectorAll("[data-rename]")) {
     button.addEventListener("click", async () => {
       const { rename, name } = /** @type {HTMLElement} */ (button).dataset;
       const displayName = await ask("The name of this machine", name ?? "");
       if (!displayName) return;
       await page.live.call("node.rename", { nodeId: rename, displayName }).catch((/** @type {any} */ error) => page.fail(error, button.closest(".entry")));
-      page.open();
+      page.relist();
     });
   }
-  if (by("binding")) binding(page).catch((error) => page.fail(error, by("binding")));
-  if (by("approvals")) new Approvals(page).start();
 }
 
 /** @param {Page} page */
@@ -89,9 +101,13 @@ class Approvals {
     this.scope = "defaults";
   }
 
-  async start() {
+  async list() {
     const listing = await this.page.live.call("node.list", {}).catch(() => ({ nodes: [] }));
     this.nodes = listing.nodes.filter((/** @type {any} */ node) => node.paired);
+  }
+
+  async start() {
+    await this.list();
     this.page.unsaved?.push(() => this.isDirty() && this.place.isConnected);
     await this.load();
   }
@@ -195,10 +211,31 @@ class Approvals {
     place.replaceChildren(head,
       el("div", { class: "list" },
         el("div", { class: "pad" }, el("div", { class: "line" }, chips, el("span", { class: "grow" }), el("code", { class: "faint small", id: "document-hash" }, (this.hash ?? "").slice(0, 12)))),
-        el("div", { class: "pad" }, el("div", { class: "grid" }, ...levels, el("label", { class: "check" }, skills, "auto-allow skills"))),
+        el("div", { class: "pad" }, el("div", { class: "grid" }, ...levels, el("label", { class: "check" }, skills, "auto-allow skills")), el("p", { class: "note", id: "in-force", role: "status" })),
         ...list),
       bar);
     if (this.problem) page.fail({ message: this.problem }, bar.hidden ? place : bar);
+    this.showInForce();
+  }
+
+  /** What document and config together come to, as the machine itself joins them. */
+  async showInForce() {
+    const note = by("in-force");
+    const agent = ["defaults", "*"].includes(this.scope) ? undefined : this.scope;
+    const levels = await (this.target ? this.nodeLevels(agent) : this.ownLevels(agent)).catch(() => "");
+    note.textContent = levels ? `In force for ${printable(agent ?? "the default agent")}: ${printable(levels)}` : "What is in force there is not known: the machine does not say it.";
+  }
+
+  /** @param {string|undefined} agentId */
+  async nodeLevels(agentId) {
+    const { policy } = await this.page.live.call("node.policy", { nodeId: this.target, ...(agentId ? { agentId } : {}) });
+    return Object.keys(LEVELS).map((name) => policy[name].effective.value).join(" / ");
+  }
+
+  /** @param {string|undefined} agent */
+  async ownLevels(agent) {
+    const { html } = await this.page.live.call("ui.open", { view: "policy", params: { agent } });
+    return this.page.fragment(html).getElementById("in-force")?.textContent ?? "";
   }
 
   /** What an entry would have allowed besides, of the last 100 verdicts. @param {string} pattern */

@@ -44,7 +44,7 @@ export class Inbox {
         this.refresh(entry.target.closest(".card"));
       }
       // On a phone the decisions cover the end of the window: what is beneath them was not seen.
-    }, { rootMargin: matchMedia("(max-width: 720px)").matches ? "0px 0px -215px 0px" : "0px" });
+    }, { rootMargin: matchMedia("(max-width: 720px) and (min-height: 561px)").matches ? "0px 0px -215px 0px" : "0px" });
   }
 
   get main() {

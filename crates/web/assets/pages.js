@@ -1,7 +1,7 @@
 // @ts-check
 // The pages besides the inbox: sessions, nodes, policy, audit, sandbox, settings, health.
 
-import { nodes } from "./documents.js";
+import { nodes, renames } from "./documents.js";
 import { Draft } from "./draft.js";
 import { el, isField } from "./live.js";
 import { by, printable, sure } from "./parts.js";
@@ -15,12 +15,37 @@ import { settings } from "./settings.js";
 /** @param {Page} page @param {any} opened @param {any} wanted */
 export function opened(page, opened, wanted) {
   here = { page, wanted };
+  // What was changed and is not saved stays where only the lists are read anew.
+  page.relist = () => (wanted.view === "nodes" ? relist(page, wanted) : page.open());
   const pages = { session, nodes, policy, audit, sandbox, settings };
   /** @type {any} */ (pages)[wanted.view]?.(page, wanted);
   if (by("phones")) phones(page);
-  for (const button of page.main.querySelectorAll("[data-call]")) {
+  calls(page, page.main);
+}
+
+/** @param {Page} page @param {ParentNode} place */
+function calls(page, place) {
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (place.querySelectorAll("[data-call]"))) {
     button.addEventListener("click", () => call(page, button));
   }
+}
+
+/** What others change on the page of nodes comes anew. The editors stay as they are: with what was chosen
+ * in them, and where they are. @param {Page} page @param {any} current */
+async function relist(page, current) {
+  const { html } = await page.live.call("ui.open", current).catch(() => ({ html: "" }));
+  const content = page.fragment(html);
+  const machines = (/** @type {ParentNode} */ place) => Array.from(place.querySelectorAll("#listed [data-rename]"), (one) => `${/** @type {HTMLElement} */ (one).dataset.rename} ${/** @type {HTMLElement} */ (one).dataset.name}`).join();
+  const before = machines(page.main);
+  for (const id of here?.wanted.view === "nodes" ? ["listed", "paired"] : []) {
+    const [old, now] = [by(id), content.getElementById(id)];
+    if (!old || !now || old.innerHTML === now.innerHTML) continue;
+    old.replaceWith(now);
+    calls(page, now);
+    renames(page, now);
+  }
+  if (machines(page.main) !== before && !page.isDirty?.()) page.renew?.();
+  page.tick();
 }
 
 /** A button that is one call of the protocol. @param {Page} page @param {HTMLElement} button */
@@ -31,7 +56,7 @@ async function call(page, button) {
   const name = /** @type {any} */ (names)[method] ?? "requestId";
   try {
     await page.live.call(method, { [name]: id });
-    page.open();
+    page.relist();
   } catch (error) {
     page.fail(error, button.closest(".entry"));
   }
@@ -65,10 +90,14 @@ const RELOADS = {
 
 /** @param {Page} page @param {any} frame @param {any} current */
 export function event(page, frame, current) {
-  if (!/** @type {any} */ (RELOADS)[current.view]?.includes(frame.event) || page.isDirty?.()) return;
+  if (!/** @type {any} */ (RELOADS)[current.view]?.includes(frame.event) || (page.isDirty?.() && current.view !== "nodes")) return;
   if (document.querySelector("dialog[open]") || (page.main.contains(document.activeElement) && isField(document.activeElement))) return;
   clearTimeout(soon);
-  soon = setTimeout(() => here?.wanted.view === current.view && !page.isDirty?.() && page.open(current.params), 300);
+  soon = setTimeout(() => {
+    if (here?.wanted.view !== current.view) return;
+    if (current.view === "nodes") page.relist();
+    else if (!page.isDirty?.()) page.open(current.params);
+  }, 300);
 }
 
 setInterval(() => {
@@ -251,7 +280,8 @@ function sandbox(page) {
 
 /** @param {Page} page */
 function audit(page) {
-  const search = (/** @type {any} */ more = {}) => page.open({ kind: by("kind").value || undefined, agent: by("agent").value || undefined, text: by("text").value || undefined, ...more });
+  const search = (/** @type {any} */ more = {}) => page.open({ kind: by("kind").value || undefined, agent: by("agent").value || undefined, approver: by("approver").value || undefined, text: by("text").value || undefined, ...more });
+  by("approver").addEventListener("change", () => search());
   by("kind").addEventListener("change", () => search());
   by("agent").addEventListener("change", () => search());
   by("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && search());
@@ -271,7 +301,7 @@ function audit(page) {
     const lines = [];
     let cursor;
     do {
-      const found = await page.live.call("audit.list", { limit: 500, ...(cursor ? { cursor } : {}), ...(by("kind").value ? { kind: by("kind").value } : {}), ...(by("agent").value ? { agentId: by("agent").value } : {}) });
+      const found = await page.live.call("audit.list", { limit: 500, ...(cursor ? { cursor } : {}), ...(by("kind").value ? { kind: by("kind").value } : {}), ...(by("agent").value ? { agentId: by("agent").value } : {}), ...(by("approver").value ? { approver: by("approver").value } : {}) });
       for (const record of found.events) lines.push(JSON.stringify(record));
       cursor = found.nextCursor;
     } while (cursor);

@@ -22,6 +22,9 @@ pub struct AuditFacts<'a> {
     pub kind: &'a str,
     pub agent: &'a str,
     pub agents: &'a [String],
+    /// The approver whose decisions alone are shown, and those to choose from.
+    pub approver: &'a str,
+    pub approvers: &'a [String],
     pub text: &'a str,
     pub head: &'a str,
     /// Allowed and denied per day, the oldest first: label, allowed, denied.
@@ -42,6 +45,7 @@ pub fn audit_page(search: &AuditFacts<'_>) -> Markup {
         div class="top" {
             select id="kind" aria-label="Kind" { option value="" { "all kinds" } @for kind in search.kinds { option value=(kind) selected[*kind == search.kind] { (kind) } } }
             select id="agent" aria-label="Agent" { option value="" { "all agents" } @for agent in search.agents { option value=(agent) selected[agent == search.agent] { (text::line(agent)) } } }
+            select id="approver" aria-label="Approver" { option value="" { "all approvers" } @for approver in search.approvers { option value=(approver) selected[approver == search.approver] { (text::line(approver)) } } }
             input class="search" type="text" id="text" data-search value=(search.text) placeholder="Search" aria-label="Search" autocomplete="off";
             @if let Some(total) = search.total { span class="muted small num" { (total) " records" } }
         }

@@ -35,16 +35,6 @@ pub struct HealthFinding {
 /// Less free room than this is worth a warning.
 const LITTLE_ROOM: u64 = 1 << 30;
 
-/// A number of bytes, in the unit in which it is short.
-fn size(bytes: u64) -> String {
-    let gib = bytes >> 30;
-    if gib >= 10 {
-        format!("{gib} GiB")
-    } else {
-        format!("{} MiB", bytes >> 20)
-    }
-}
-
 /// The page.
 pub fn health_page(facts: &HealthFacts<'_>) -> Markup {
     let status = facts.status;
@@ -59,7 +49,7 @@ pub fn health_page(facts: &HealthFacts<'_>) -> Markup {
             div { b { (status.clients) } span { "clients connected" } }
             div { b { (status.agents) } span { "agents configured" } }
             @if let Some(free) = facts.free_bytes {
-                div { b class=[(free < LITTLE_ROOM).then_some("warn")] { (size(free)) } span { "free for the state" } }
+                div { b class=[(free < LITTLE_ROOM).then_some("warn")] { (text::bytes(free)) } span { "free for the state" } }
             }
         }
         section class="block" {

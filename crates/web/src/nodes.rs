@@ -25,26 +25,28 @@ pub struct NodesFacts<'a> {
 pub fn nodes_page(facts: &NodesFacts<'_>) -> Markup {
     html! {
         div class="top" { h1 class="grow" { "Nodes" } @if facts.total > 0 { span class="muted small" { (facts.total) " in all" } } }
-        @if facts.may_pair && !(facts.waiting_devices.is_empty() && facts.waiting_nodes.is_empty()) {
-            section class="block" {
-                header { h2 { "Waiting to be let in" } }
-                ul class="list" {
-                    @for request in facts.waiting_devices { (waiting_device(request)) }
-                    @for request in facts.waiting_nodes { (waiting_node(request)) }
+        div id="listed" {
+            @if facts.may_pair && !(facts.waiting_devices.is_empty() && facts.waiting_nodes.is_empty()) {
+                section class="block" {
+                    header { h2 { "Waiting to be let in" } }
+                    ul class="list" {
+                        @for request in facts.waiting_devices { (waiting_device(request)) }
+                        @for request in facts.waiting_nodes { (waiting_node(request)) }
+                    }
                 }
             }
-        }
-        section class="block" {
-            header { h2 { "Machines" } }
-            @if facts.nodes.is_empty() {
-                div class="list pad" {
-                    p { "No other machine runs commands for this gateway." }
-                    p class="muted" { "On the machine that should: " code { "interlock node install --help" } ", with a token from " code { "interlock nodes enroll" } "." }
-                }
-            } @else {
-                ul class="list" { @for node in facts.nodes { (machine(node, facts.may_pair)) } }
-                @if facts.nodes.len() < facts.total {
-                    p class="muted small" { "These are the first " (facts.nodes.len()) " by name; " code { "interlock nodes list" } " has all of them." }
+            section class="block" {
+                header { h2 { "Machines" } }
+                @if facts.nodes.is_empty() {
+                    div class="list pad" {
+                        p { "No other machine runs commands for this gateway." }
+                        p class="muted" { "On the machine that should: " code { "interlock node install --help" } ", with a token from " code { "interlock nodes enroll" } "." }
+                    }
+                } @else {
+                    ul class="list" { @for node in facts.nodes { (machine(node, facts.may_pair)) } }
+                    @if facts.nodes.len() < facts.total {
+                        p class="muted small" { "These are the first " (facts.nodes.len()) " by name; " code { "interlock nodes list" } " has all of them." }
+                    }
                 }
             }
         }
@@ -53,7 +55,7 @@ pub fn nodes_page(facts: &NodesFacts<'_>) -> Markup {
             section class="block" id="approvals" aria-busy="true" { header { h2 { "Exec approvals" } } div class="list pad muted" { "Reading…" } }
         }
         @if facts.may_pair {
-            section class="block" {
+            section class="block" id="paired" {
                 header { h2 { "Devices that may connect" } }
                 ul class="list" {
                     @for device in facts.devices.iter().filter(|device| device.roles.iter().any(|role| role == "operator")) { (paired(device, facts.own_device)) }
@@ -110,7 +112,12 @@ fn machine(node: &NodeEntry, may_pair: bool) -> Markup {
                     (text::line(node.platform.as_deref().unwrap_or("unknown system"))) " "
                     (text::line(node.version.as_deref().unwrap_or("")))
                     @if let Some(at) = node.last_seen_at_ms { " · seen " (text::at(i64::try_from(at).unwrap_or_default())) }
-                    " · " (node.commands.len()) (if node.commands.len() == 1 { " command" } else { " commands" })
+                }
+                @if !node.commands.is_empty() {
+                    details class="offers" {
+                        summary { (node.commands.len()) (if node.commands.len() == 1 { " command" } else { " commands" }) }
+                        span class="sub" { @for command in &node.commands { code { (text::line(command)) } " " } }
+                    }
                 }
             }
             @if may_pair {

@@ -88,6 +88,7 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
         }
         section class="block" {
             header { h2 { "In force for " (text::line(facts.agent)) } span class="muted small" { "on this machine" } }
+            p id="in-force" hidden { @for (at, level) in facts.levels.iter().enumerate() { @if at > 0 { " / " } (level.value) } }
             div class="list scroll" {
                 table {
                     thead { tr { th { "level" } th { "value" } th { "decided by" } @if has_others { th { "the others" } } } }

@@ -49,7 +49,7 @@ fn entry(one: &ProcessEntry) -> Markup {
                     span class="sub" { (text::line(id)) " · " (text::line(&one.agent_id)) " @ " (text::line(one.node.as_deref().unwrap_or("this machine"))) " · " (text::line(&one.cwd)) }
                 }
                 @if one.waiting_for_input { span class="warn small" { "waits for input" } }
-                span class="muted small num" { (standing(one)) " · " (text::duration(one.runtime_ms)) }
+                span class="muted small num" { (standing(one)) " · " (text::duration(one.runtime_ms)) @if let Some(bytes) = one.total_bytes { " · " (text::bytes(bytes)) } }
             }
         }
     }

@@ -113,6 +113,21 @@ pub(crate) fn at(milliseconds: i64) -> Markup {
     html! { time data-at=(milliseconds) {} }
 }
 
+/// A number of bytes, in the unit in which it is short.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let Some(power) = bytes.checked_ilog(1024).filter(|power| *power > 0) else {
+        return format!("{bytes} B");
+    };
+    let power = power.min(4);
+    let tenths = u128::from(bytes) * 10 / 1024_u128.pow(power);
+    let unit = UNITS[power as usize - 1];
+    match tenths {
+        100.. => format!("{} {unit}", tenths / 10),
+        _ => format!("{}.{} {unit}", tenths / 10, tenths % 10),
+    }
+}
+
 /// A length of time.
 pub(crate) fn duration(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;

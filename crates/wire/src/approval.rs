@@ -353,6 +353,26 @@ impl ApprovalListing {
     }
 }
 
+/// The answer of `deliveries.list`: the receipts of one approval, in the order of their times.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalDeliveries {
+    pub id: String,
+    pub deliveries: Vec<ApprovalReceipt>,
+}
+
+/// One receipt: that an approval waits for a surface, was sent to it, was seen there, or why it was not.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalReceipt {
+    pub surface: String,
+    /// `queued`, `sent`, `seen` or `failed`.
+    pub state: String,
+    pub at_ms: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
 /// A page of pending approvals, as a list shows them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -403,7 +403,14 @@ pub(super) async fn resolve(
         word => ApprovalDecision::from_word(word, None)
             .ok_or_else(|| refusal::INVALID_DECISION.error())?,
     };
-    let form = match &params.form {
+    let named = match (&params.form, &params.always_form) {
+        (Some(form), Some(other)) if form != other => {
+            let problem = format!("at /alwaysForm: `{other}` is not the form `{form}`");
+            return Err(WireError::params("exec.approval.resolve", &[problem]));
+        }
+        (form, other) => form.as_ref().or(other.as_ref()),
+    };
+    let form = match named {
         None => AlwaysForm::Exact,
         Some(word) => word.parse::<AlwaysForm>().map_err(|error| {
             WireError::params("exec.approval.resolve", &[format!("at /form: {error}")])

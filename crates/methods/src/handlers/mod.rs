@@ -2,6 +2,7 @@
 //!
 //! Who may call what is settled before a request gets here (`interlock_wire::method`).
 
+mod approval_pages;
 mod approval_records;
 mod approvals;
 mod ask;
@@ -188,6 +189,8 @@ pub async fn call(
         ExecApprovalResolve => approvals::resolve,
         ExecApprovalResolveMany => approvals::resolve_many,
         ExecApprovalList => approvals::list,
+        ExecApprovalPage => approval_pages::page,
+        DeliveriesList => approval_pages::deliveries,
         ExecApprovalAskAgain => approvals::ask_again,
         ExecApprovalGet => approvals::get,
         ApprovalGet => approval_records::get,

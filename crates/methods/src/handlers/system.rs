@@ -174,12 +174,14 @@ fn list(
             .is_none_or(|before| record.time_ms < time(before))
             && fits("sessionKey", &asked.session_key)
             && fits("runId", &asked.run_id)
+            && fits("decider", &asked.approver)
             && (word.is_empty() || holds_word(&record.body, word))
     };
     // The store cannot count records by what only their bodies say.
     let is_narrowed = asked.before.is_some()
         || asked.session_key.is_some()
         || asked.run_id.is_some()
+        || asked.approver.is_some()
         || !word.is_empty();
     let mut filter = AuditFilter {
         kind,

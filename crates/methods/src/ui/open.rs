@@ -57,23 +57,28 @@ pub(crate) async fn open(
     let wanted = ViewParams(asked.params.unwrap_or_default());
     let topics = &context.client.topics;
     // Followed before anything is read: what changes meanwhile comes as a patch.
-    let mut seq = topics.follow(patches::APPROVALS);
-    let mut topic = patches::APPROVALS.to_owned();
-    if asked.view == "session" {
-        topic = screens::topic(wanted.required("id")?);
-        seq = topics.follow(&topic);
-    }
+    let seq = topics.follow(patches::APPROVALS);
     let scope = match asked.view.as_str() {
         "inbox" | "approval" => OperatorScope::Approvals,
         "audit" => OperatorScope::Admin,
         _ => OperatorScope::Read,
     };
     method::require(scope, &context.client.scopes)?;
+    let (mut topic, mut seq) = (patches::APPROVALS.to_owned(), seq);
     let mut opened = match asked.view.as_str() {
         "inbox" => approval_views::inbox(context, &wanted).await?,
         "approval" => approval_views::approval(context, &wanted).await?,
         "sessions" => views::sessions(context).await?,
-        "session" => views::session(context, &wanted).await?,
+        "session" => {
+            topic = screens::topic(wanted.required("id")?);
+            seq = topics.follow(&topic);
+            let opened = views::session(context, &wanted).await;
+            if opened.is_err() {
+                // A name that is no session's is not kept: it may be as long as a message.
+                topics.leave(&topic);
+            }
+            opened?
+        }
         "nodes" => views::nodes(context).await?,
         "policy" => views::policy(context, &wanted).await?,
         "audit" => views::audit(context, &wanted).await?,

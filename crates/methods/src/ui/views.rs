@@ -1,8 +1,8 @@
 //! The data of each page, read by the same functions that answer other clients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use interlock_approvals::{AuditFilter, AuditKind};
+use interlock_approvals::{AuditFilter, AuditKind, AuditRecord};
 use interlock_dispatch::nodes::sessions::is_remote;
 use interlock_doctor::audit::audit_host;
 use interlock_policy::AgentId;
@@ -39,6 +39,12 @@ const RECORDS: u64 = 100;
 /// Days in the picture of decisions.
 const DAYS: i64 = 30;
 const DAY_MS: i64 = 86_400_000;
+
+/// Decisions that the picture counts; the oldest ones are left out first.
+const COUNTED_DECISIONS: usize = 20_000;
+
+/// Approvers to choose from.
+const MOST_APPROVERS: usize = 100;
 
 pub(super) fn page(html: Markup) -> UiOpened {
     UiOpened {
@@ -309,13 +315,17 @@ pub(super) async fn audit(
     let asked = params::AuditList {
         kind: own("kind"),
         agent_id: own("agent"),
+        approver: own("approver"),
         cursor: own("cursor"),
         limit: Some(RECORDS),
         ..params::AuditList::default()
     };
     let found = audit_search(context, asked, text).await?;
     let head = audit_head(context, params::AuditHead::default()).await?;
-    let (agents, days) = work(context, |gateway| Ok((agents(gateway)?, days(gateway)?))).await?;
+    let read = |gateway: &Gateway| Ok((agents(gateway)?, recent_decisions(gateway)?));
+    let (agents, recent) = work(context, read).await?;
+    let mut approvers = recent.approvers;
+    approvers.extend(own("approver"));
     let kinds = AuditKind::ALL.map(AuditKind::as_str);
     Ok(page(interlock_web::audit_page(&AuditFacts {
         records: &found.events,
@@ -327,37 +337,47 @@ pub(super) async fn audit(
         agents: &agents,
         text: wanted.text("text").unwrap_or_default(),
         head: &head.head,
-        days: &days,
+        approver: wanted.text("approver").unwrap_or_default(),
+        approvers: &approvers.into_iter().collect::<Vec<_>>(),
+        days: &recent.days,
     })))
 }
 
-/// Decisions of the last days, the oldest first.
-fn days(gateway: &Gateway) -> Result<Vec<(String, u64, u64)>, WireError> {
+/// Decisions of the last days.
+struct RecentDecisions {
+    /// Allowed and denied per day, the oldest first.
+    days: Vec<(String, u64, u64)>,
+    /// Who decided.
+    approvers: BTreeSet<String>,
+}
+
+fn recent_decisions(gateway: &Gateway) -> Result<RecentDecisions, WireError> {
     let now = i64::try_from(interlock_host::now_ms()).unwrap_or(i64::MAX);
     let today = now / DAY_MS;
     let first = today - DAYS + 1;
-    let records = gateway.dispatcher.host.approvals().audit_log(&AuditFilter {
+    let mut counts: BTreeMap<i64, (u64, u64)> = (first..=today).map(|day| (day, (0, 0))).collect();
+    let mut approvers = BTreeSet::new();
+    let mut filter = AuditFilter {
         kind: Some(AuditKind::Decision),
         since_ms: Some(first * DAY_MS),
         ..AuditFilter::default()
-    });
-    let records = records.map_err(|error| approvals_unavailable(&error))?;
-    let mut counts: BTreeMap<i64, (u64, u64)> = (first..=today).map(|day| (day, (0, 0))).collect();
-    for record in records {
-        let word = record
-            .body
-            .get("decision")
-            .or_else(|| record.body.get("ending"));
-        let word = word.and_then(Value::as_str).unwrap_or_default();
-        let Some((allowed, denied)) = counts.get_mut(&(record.time_ms / DAY_MS)) else {
-            continue;
-        };
-        match word {
-            "deny" | "fallback-deny" => *denied += 1,
-            word if word.starts_with("allow") || word == "lease" || word == "fallback-allow" => {
-                *allowed += 1;
+    };
+    let mut counted = 0;
+    while counted < COUNTED_DECISIONS {
+        let page = gateway.dispatcher.host.approvals().audit_log(&filter);
+        let page = page.map_err(|error| approvals_unavailable(&error))?;
+        let Some(last) = page.last() else { break };
+        filter.from_seq = last.seq.checked_sub(1);
+        counted += page.len();
+        for record in &page {
+            count_decision(record, &mut counts);
+            let decider = record.body.get("decider").and_then(Value::as_str);
+            if approvers.len() < MOST_APPROVERS {
+                approvers.extend(decider.map(str::to_owned));
             }
-            _ => {}
+        }
+        if filter.from_seq.is_none_or(|seq| seq == 0) {
+            break;
         }
     }
     let label = |day: i64| match today - day {
@@ -365,10 +385,28 @@ fn days(gateway: &Gateway) -> Result<Vec<(String, u64, u64)>, WireError> {
         1 => "yesterday".to_owned(),
         days => format!("{days} days ago"),
     };
-    Ok(counts
-        .into_iter()
-        .map(|(day, (allowed, denied))| (label(day), allowed, denied))
-        .collect())
+    let days = counts.into_iter();
+    let days = days.map(|(day, (allowed, denied))| (label(day), allowed, denied));
+    Ok(RecentDecisions {
+        days: days.collect(),
+        approvers,
+    })
+}
+
+fn count_decision(record: &AuditRecord, counts: &mut BTreeMap<i64, (u64, u64)>) {
+    let word = record.body.get("decision");
+    let word = word.or_else(|| record.body.get("ending"));
+    let word = word.and_then(Value::as_str).unwrap_or_default();
+    let Some((allowed, denied)) = counts.get_mut(&(record.time_ms / DAY_MS)) else {
+        return;
+    };
+    match word {
+        "deny" | "fallback-deny" => *denied += 1,
+        word if word.starts_with("allow") || word == "lease" || word == "fallback-allow" => {
+            *allowed += 1;
+        }
+        _ => {}
+    }
 }
 
 pub(super) async fn settings(context: Context<'_>) -> Result<UiOpened, WireError> {

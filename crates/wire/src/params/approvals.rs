@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::approval::{ApprovalDecided, ApprovalDecisionStored, ApprovalListing, ApprovalOpened};
+use crate::approval::{
+    ApprovalDecided, ApprovalDecisionStored, ApprovalDeliveries, ApprovalListing, ApprovalOpened,
+    ApprovalRows,
+};
 use crate::node::SystemRunPlan;
 use crate::results::{ApprovalsDocument, Relayed};
 use crate::schema::{
@@ -84,6 +87,8 @@ params! {
             reason "reason": String = TEXT,
             /// The form that `allow-always` stores. The approval must offer it.
             form "form": String = TEXT,
+            /// Another name of `form`.
+            always_form "alwaysForm": String = TEXT,
             /// The ticket of the page that showed the whole approval. Without one, a connection
             /// that opened a page of the Control UI allows nothing.
             ticket "ticket": String = TEXT,
@@ -103,6 +108,35 @@ params! {
             /// The `nextCursor` of the previous answer.
             cursor "cursor": String = TEXT,
         }
+    }
+}
+object! {
+    /// Which pending approvals a page has: those that fit all that is named.
+    ApprovalPageFilter {
+        optional {
+            agent_id "agentId": String = TEXT,
+            session_key "sessionKey": String = TEXT,
+            /// The node, or the host where there is none.
+            host "host": String = TEXT,
+        }
+    }
+}
+params! {
+    /// A page of the pending approvals as a list shows them, the one that expires first in front, with
+    /// the exact number of all that fit. An Interlock extension.
+    ExecApprovalPage for "exec.approval.page" -> ApprovalRows {
+        optional {
+            limit "limit": u64 = PropertyKind::Integer(1, 500),
+            /// Where the page begins: `nextCursor` of the last answer.
+            cursor "cursor": String = TEXT,
+            filter "filter": ApprovalPageFilter = PropertyKind::Object(&ApprovalPageFilter::SHAPE),
+        }
+    }
+}
+params! {
+    /// Where an approval was shown, and where it could not be. An Interlock extension.
+    DeliveriesList for "deliveries.list" -> ApprovalDeliveries {
+        required { id "id": String = TEXT, }
     }
 }
 params! {

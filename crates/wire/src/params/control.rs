@@ -186,6 +186,8 @@ params! {
             session_key "sessionKey": String = TEXT,
             run_id "runId": String = TEXT,
             kind "kind": String = TEXT,
+            /// Only decisions of this approver, by the name that they were recorded with.
+            approver "approver": String = TEXT,
             /// Only records after this time.
             after "after": u64 = COUNT,
             /// Only records before this time.
