@@ -1,8 +1,11 @@
 //! A small assembler for seccomp programs. It is Interlock's own because the libraries at hand have no
 //! guard against the x32 calls of an x86-64 kernel and no user notification.
 //!
-//! A program is a list of blocks, one per system call. A block looks at the call's number and returns
-//! an action by itself, so that no block depends on another one.
+//! What becomes of a call is a block of instructions, which returns an action by itself, so that no block depends
+//! on another one. The block of a call is found by halving: when a program is installed, the kernel walks through
+//! it once for each call that it knows, and compiles all of it, while the process that is to run waits.
+
+use std::collections::BTreeMap;
 
 /// One instruction of classic BPF, laid out as the kernel reads it.
 #[repr(C)]
@@ -94,6 +97,15 @@ pub(crate) struct FilterTarget {
 /// The whole program: other architectures are killed, listed calls go by their block, and every other
 /// call does not exist (`ENOSYS`).
 pub(crate) fn assemble(target: FilterTarget, blocks: &[CallBlock]) -> Vec<FilterInstruction> {
+    assemble_or(target, blocks, FilterAction::Refuse(ENOSYS))
+}
+
+/// The same, with another end of the calls that are not listed.
+fn assemble_or(
+    target: FilterTarget,
+    blocks: &[CallBlock],
+    others: FilterAction,
+) -> Vec<FilterInstruction> {
     let mut program = vec![
         load(OFFSET_ARCHITECTURE),
         jump(JUMP_EQUAL, target.architecture, 1, 0),
@@ -104,16 +116,62 @@ pub(crate) fn assemble(target: FilterTarget, blocks: &[CallBlock]) -> Vec<Filter
         program.push(jump(JUMP_AT_LEAST, X32, 0, 1));
         program.push(give(FilterAction::Kill));
     }
-    for block in blocks {
-        let body = body(block);
-        // A block can be longer than a conditional jump reaches.
-        let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
-        program.push(jump(JUMP_EQUAL, block.number, 1, 0));
-        program.push(jump(JUMP, length, 0, 0));
-        program.extend(body);
-    }
-    program.push(give(FilterAction::Refuse(ENOSYS)));
+    program.extend(search(&ranges(blocks, others)));
     program
+}
+
+/// What becomes of all calls from a number on, up to the next range.
+struct CallRange {
+    first: u32,
+    body: Vec<FilterInstruction>,
+}
+
+/// All numbers, in their order; neighbours with the same body are one range. Of blocks about one call the
+/// first counts.
+fn ranges(blocks: &[CallBlock], others: FilterAction) -> Vec<CallRange> {
+    let mut by_number = BTreeMap::new();
+    for block in blocks {
+        by_number.entry(block.number).or_insert_with(|| body(block));
+    }
+    let mut all: Vec<CallRange> = Vec::new();
+    let mut add = |first, body: Vec<FilterInstruction>| {
+        if all.last().is_none_or(|last| last.body != body) {
+            all.push(CallRange { first, body });
+        }
+    };
+    let mut next = 0;
+    for (number, body) in by_number {
+        if number > next {
+            add(next, vec![give(others)]);
+        }
+        add(number, body);
+        next = number.saturating_add(1);
+    }
+    add(next, vec![give(others)]);
+    all
+}
+
+/// Leads a number to the body of its range.
+fn search(ranges: &[CallRange]) -> Vec<FilterInstruction> {
+    let (low, high) = ranges.split_at(ranges.len() / 2);
+    let Some(middle) = high.first() else {
+        return Vec::new();
+    };
+    if low.is_empty() {
+        return middle.body.clone();
+    }
+    let low = search(low);
+    let mut found = match u8::try_from(low.len()) {
+        Ok(past) => vec![jump(JUMP_AT_LEAST, middle.first, past, 0)],
+        // Further than a conditional jump reaches.
+        Err(_) => vec![
+            jump(JUMP_AT_LEAST, middle.first, 0, 1),
+            jump(JUMP, u32::try_from(low.len()).unwrap_or(u32::MAX), 0, 0),
+        ],
+    };
+    found.extend(low);
+    found.extend(search(high));
+    found
 }
 
 /// A program that asks about these calls and lets all others pass. It stands beside the whole one, which
@@ -138,10 +196,7 @@ pub(crate) fn assemble_beside(
     target: FilterTarget,
     blocks: &[CallBlock],
 ) -> Vec<FilterInstruction> {
-    let mut program = assemble(target, blocks);
-    program.pop();
-    program.push(give(FilterAction::Allow));
-    program
+    assemble_or(target, blocks, FilterAction::Allow)
 }
 
 const ENOSYS: u16 = 38;
