@@ -371,3 +371,40 @@ fn a_bot_without_starts_left_waits() {
     let receipts = chat.receipts(&id);
     assert!(receipts.iter().all(|one| one.1 != "failed"), "{receipts:?}");
 }
+
+#[test]
+fn a_prompt_that_another_program_changed_can_only_be_denied() {
+    let (chat, discord) = chatting(&json!({}));
+    let (file, id) = chat.ask_marker("changed");
+    let (message, _) = prompt_of(&chat, &discord, &id);
+    let press = |word: &str| {
+        let mut event = discord.tap_event(ADA, &message, &format!("{word}:{id}"));
+        event["message"]["edited_timestamp"] = json!("2026-01-01T00:00:01Z");
+        discord.event("INTERACTION_CREATE", &event);
+    };
+    press("allow-once");
+    eventually("it is refused", || {
+        let told = discord.told();
+        told.iter()
+            .any(|text| text.contains("allow-once is refused: it was not shown whole here"))
+    });
+    assert_eq!(chat.ending(&id), None);
+    press("deny");
+    assert_eq!(chat.until_ended(&id).0, "deny");
+    assert!(!file.exists());
+}
+
+/// An agent chooses its session key: one that fills the whole message must not make the target fail, so
+/// that `askFallback` decides.
+#[test]
+fn a_name_that_fills_the_message_is_cut_and_the_prompt_still_comes() {
+    let (chat, discord) = chatting(&json!({}));
+    let key = format!("agent:main:{}", "\u{202e}".repeat(300));
+    let id = chat.ask_as(&key, "/usr/bin/touch long");
+    let (message, sent) = prompt_of(&chat, &discord, &id);
+    let text = sent["content"].as_str().unwrap();
+    assert!(text.encode_utf16().count() <= 2_000, "{}", text.len());
+    assert_eq!(words(&shown(&discord, &message).1), ["deny"]);
+    discord.press(ADA, &message, "deny");
+    assert_eq!(chat.until_ended(&id).0, "deny");
+}

@@ -11,6 +11,7 @@ mod failures;
 mod floods;
 mod hooks;
 mod hostile;
+mod hostile_servers;
 mod kills;
 mod matrix;
 mod matrix_refusals;
@@ -86,8 +87,13 @@ impl Chatting {
 
     /// An agent asks to run a command; the id of the approval.
     fn ask(&self, command: &str) -> String {
-        let workdir = self.machine.work();
-        let call = json!({ "tool": "exec", "args": { "command": command, "workdir": workdir } });
+        self.ask_as("agent:main:main", command)
+    }
+
+    /// The same in a conversation of the agent's own choice.
+    fn ask_as(&self, session_key: &str, command: &str) -> String {
+        let args = json!({ "command": command, "workdir": self.machine.work() });
+        let call = json!({ "tool": "exec", "args": args, "sessionKey": session_key });
         let bearer = format!("Bearer {}", self.token);
         let headers = [
             ("Authorization", bearer.as_str()),

@@ -3,7 +3,7 @@ use interlock_wire::Secret;
 use super::read::{DiscordIdentity, read_message, read_tap};
 use super::*;
 use crate::address::ServiceAddress;
-use crate::channel::{ChatTap, ChatUpdate};
+use crate::channel::{ChatTap, ChatUpdate, TappedMessage};
 use crate::message::{ChatButton, ChatSubject};
 
 fn own() -> DiscordIdentity {
@@ -181,4 +181,17 @@ fn the_text_cannot_leave_its_block_and_nothing_is_mentioned() {
 
 fn text_fences(body: &Value) -> usize {
     body["content"].as_str().unwrap().matches("```").count()
+}
+
+#[test]
+fn a_button_of_an_edited_message_says_so() {
+    let tapped = |time: Value| match read_tap(
+        &tap(|event| event["message"]["edited_timestamp"] = time),
+        &own(),
+    ) {
+        Some((ChatUpdate::Tapped { message, .. }, ..)) => message,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(tapped(Value::Null), TappedMessage::Unedited);
+    assert_eq!(tapped(json!("2026-01-01T00:00:01Z")), TappedMessage::Edited);
 }
