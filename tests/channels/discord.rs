@@ -393,18 +393,3 @@ fn a_prompt_that_another_program_changed_can_only_be_denied() {
     assert_eq!(chat.until_ended(&id).0, "deny");
     assert!(!file.exists());
 }
-
-/// An agent chooses its session key: one that fills the whole message must not make the target fail, so
-/// that `askFallback` decides.
-#[test]
-fn a_name_that_fills_the_message_is_cut_and_the_prompt_still_comes() {
-    let (chat, discord) = chatting(&json!({}));
-    let key = format!("agent:main:{}", "\u{202e}".repeat(300));
-    let id = chat.ask_as(&key, "/usr/bin/touch long");
-    let (message, sent) = prompt_of(&chat, &discord, &id);
-    let text = sent["content"].as_str().unwrap();
-    assert!(text.encode_utf16().count() <= 2_000, "{}", text.len());
-    assert_eq!(words(&shown(&discord, &message).1), ["deny"]);
-    discord.press(ADA, &message, "deny");
-    assert_eq!(chat.until_ended(&id).0, "deny");
-}

@@ -87,13 +87,13 @@ impl Chatting {
 
     /// An agent asks to run a command; the id of the approval.
     fn ask(&self, command: &str) -> String {
-        self.ask_as("agent:main:main", command)
+        let workdir = self.machine.work();
+        self.ask_with(&json!({ "command": command, "workdir": workdir }))
     }
 
-    /// The same in a conversation of the agent's own choice.
-    fn ask_as(&self, session_key: &str, command: &str) -> String {
-        let args = json!({ "command": command, "workdir": self.machine.work() });
-        let call = json!({ "tool": "exec", "args": args, "sessionKey": session_key });
+    /// The same with other arguments.
+    fn ask_with(&self, arguments: &Value) -> String {
+        let call = json!({ "tool": "exec", "args": arguments });
         let bearer = format!("Bearer {}", self.token);
         let headers = [
             ("Authorization", bearer.as_str()),

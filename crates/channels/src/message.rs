@@ -152,7 +152,7 @@ fn fill_in(message: &mut ChatMessage, approval: &PendingApproval, rights: &ChatR
 
 /// Cuts the block, and the title if that is not enough, until the platform takes the message. What is left
 /// says so.
-fn cut(channel: &dyn ChatChannel, message: &mut ChatMessage) {
+pub(crate) fn cut(channel: &dyn ChatChannel, message: &mut ChatMessage) {
     let block = std::mem::take(&mut message.block);
     cut_part(channel, message, &block, "\n… cut", |message| {
         &mut message.block

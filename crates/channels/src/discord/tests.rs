@@ -171,6 +171,18 @@ fn the_text_cannot_leave_its_block_and_nothing_is_mentioned() {
     for block in ["a ``` b", &"x".repeat(2_000)] {
         assert!(!bot.fits(&setup_of(block)), "{block}");
     }
+    // A name of an agent's choice leaves room for nothing else: the message is cut, and still sent.
+    let mut long = ChatMessage {
+        title: "⏳ kmnpz · main @ gateway · ".to_owned() + &"\\u{ad}".repeat(1_000),
+        ..message.clone()
+    };
+    crate::message::cut(&bot, &mut long);
+    assert!(bot.fits(&long));
+    assert!(long.title.starts_with("⏳ kmnpz · main @ gateway · ") && long.title.ends_with('…'));
+    assert_eq!(
+        (&long.note, &long.buttons),
+        (&message.note, &message.buttons)
+    );
     let title = ChatMessage {
         title: "```".to_owned(),
         ..message
