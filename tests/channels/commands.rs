@@ -35,6 +35,18 @@ fn the_owner_lists_and_tries_chats() {
     assert_eq!(tested["targets"][0]["problem"], json!(null));
     let problem = tested["targets"][1]["problem"].as_str().unwrap();
     assert!(problem.contains("M_FORBIDDEN"), "{problem}");
+    // The doctor says the same of the keys.
+    let doctor = chat.machine.ok(&["doctor"]);
+    for words in [
+        "chats: approvals go to 2\n",
+        "\n  approvals.exec.targets[2] has no account: channels.telegram.default\n",
+    ] {
+        assert!(doctor.stdout.contains(words), "{doctor:#?}");
+    }
+    let doctor = chat.machine.ok(&["doctor", "--json"]).json();
+    let named = &doctor["channels"]["gateway"];
+    assert_eq!(named["problems"], listed["problems"]);
+    assert_eq!(named["accounts"], json!(["matrix"]));
     // Nothing can be decided by it.
     let (event, content) = matrix.prompts(ROOM).remove(0);
     assert!(

@@ -371,3 +371,25 @@ fn a_bot_without_starts_left_waits() {
     let receipts = chat.receipts(&id);
     assert!(receipts.iter().all(|one| one.1 != "failed"), "{receipts:?}");
 }
+
+#[test]
+fn a_prompt_that_another_program_changed_can_only_be_denied() {
+    let (chat, discord) = chatting(&json!({}));
+    let (file, id) = chat.ask_marker("changed");
+    let (message, _) = prompt_of(&chat, &discord, &id);
+    let press = |word: &str| {
+        let mut event = discord.tap_event(ADA, &message, &format!("{word}:{id}"));
+        event["message"]["edited_timestamp"] = json!("2026-01-01T00:00:01Z");
+        discord.event("INTERACTION_CREATE", &event);
+    };
+    press("allow-once");
+    eventually("it is refused", || {
+        let told = discord.told();
+        told.iter()
+            .any(|text| text.contains("allow-once is refused: it was not shown whole here"))
+    });
+    assert_eq!(chat.ending(&id), None);
+    press("deny");
+    assert_eq!(chat.until_ended(&id).0, "deny");
+    assert!(!file.exists());
+}

@@ -68,3 +68,43 @@ fn what_is_too_long_for_the_platform_is_cut_and_can_only_be_denied() {
     eventually("it is refused", || !matrix.notices(ROOM).is_empty());
     assert_eq!(chat.ending(&id), None);
 }
+
+#[test]
+fn what_a_preview_changed_is_shown_whole_and_decided_in_chat() {
+    let (chat, matrix) = chatting(&json!({}));
+    let work = chat.machine.work();
+    let body = json!({ "tool": "exec", "args": {
+        "command": "echo one-line >> log", "workdir": work, "effects": "preview",
+    } });
+    let bearer = format!("Bearer {}", chat.token);
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    for (number, (reaction, ending)) in [("❌", "deny"), ("✅", "allow-once")]
+        .into_iter()
+        .enumerate()
+    {
+        let reply = chat.post("/tools/invoke", &headers, &body.to_string());
+        assert_eq!(reply.status, 200, "{reply:?}");
+        eventually("its effect waits", || {
+            matrix.prompts(ROOM).len() == number + 1
+        });
+        let (event, content) = matrix.prompts(ROOM).pop().unwrap();
+        let text = content["body"].as_str().unwrap();
+        for words in ["+one-line", "log", "allow-once"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!work.join("log").exists());
+        let pending = chat.machine.ok(&["approvals", "pending", "--json"]).json();
+        let id = pending["approvals"][0]["id"].as_str().unwrap().to_owned();
+        eventually("the seeds come", || {
+            matrix.seeds(&event).contains(&reaction.to_owned())
+        });
+        matrix.react(ROOM, ADA, &event, reaction);
+        assert_eq!(chat.until_ended(&id).0, ending);
+    }
+    eventually("the second one is committed", || {
+        std::fs::read_to_string(work.join("log")).is_ok_and(|text| text == "one-line\n")
+    });
+}

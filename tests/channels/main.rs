@@ -11,6 +11,7 @@ mod failures;
 mod floods;
 mod hooks;
 mod hostile;
+mod hostile_servers;
 mod kills;
 mod matrix;
 mod matrix_refusals;
@@ -87,7 +88,12 @@ impl Chatting {
     /// An agent asks to run a command; the id of the approval.
     fn ask(&self, command: &str) -> String {
         let workdir = self.machine.work();
-        let call = json!({ "tool": "exec", "args": { "command": command, "workdir": workdir } });
+        self.ask_with(&json!({ "command": command, "workdir": workdir }))
+    }
+
+    /// The same with other arguments.
+    fn ask_with(&self, arguments: &Value) -> String {
+        let call = json!({ "tool": "exec", "args": arguments });
         let bearer = format!("Bearer {}", self.token);
         let headers = [
             ("Authorization", bearer.as_str()),

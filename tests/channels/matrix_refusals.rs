@@ -186,3 +186,38 @@ fn the_owner_chooses_what_a_chat_decides() {
     });
     assert_eq!(chat.ending(&id), None);
 }
+
+/// The account's token is known to an agent: it shows another command in the prompt of the real one.
+#[test]
+fn a_prompt_that_another_program_replaced_allows_nothing() {
+    let (chat, matrix) = chatting(&json!({}));
+    let (file, id) = chat.ask_marker("replaced");
+    let (event, content) = prompt_of(&chat, &matrix, &id);
+    eventually("the seeds come", || matrix.seeds(&event).len() == 3);
+    let mut other = content.clone();
+    other["body"] = json!("* command   /usr/bin/true");
+    other["m.new_content"] = json!({ "msgtype": "m.text", "body": "command   /usr/bin/true" });
+    other["m.relates_to"] = json!({ "rel_type": "m.replace", "event_id": event });
+    matrix.say_with(ROOM, MATRIX_BOT, &other);
+    matrix.react(ROOM, ADA, &event, "✅");
+    let short_id = chat.short_id(&id);
+    matrix.say(ROOM, ADA, &format!("/approve {short_id} allow-once"));
+    let refused = format!(
+        "{short_id}: allow-once is refused: it was not shown whole here: open it to allow it"
+    );
+    eventually("both are refused", || {
+        matrix.notices(ROOM) == [refused.clone(), refused.clone()]
+    });
+    let noted = format!("matrix:{ROOM} replaced a prompt, and not by this gateway");
+    assert!(chat.refusals().contains(&noted), "{:?}", chat.refusals());
+    assert_eq!(chat.ending(&id), None);
+    matrix.react(ROOM, ADA, &event, "❌");
+    assert_eq!(chat.until_ended(&id).0, "deny");
+    assert!(!file.exists());
+    // Interlock's own edit of the next one is none of that.
+    let (file, id) = chat.ask_marker("whole");
+    let (event, _) = prompt_of(&chat, &matrix, &id);
+    matrix.react(ROOM, ADA, &event, "✅");
+    assert_eq!(chat.until_ended(&id).0, "allow-once");
+    eventually("it runs", || file.exists());
+}

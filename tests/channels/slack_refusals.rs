@@ -258,3 +258,47 @@ fn a_socket_of_another_service_is_not_opened_and_secrets_that_come_back_are_mask
     let run = chat.machine.run(&["channels", "test", "--json"]);
     assert!(run.stdout.contains("status 302"), "{run:#?}");
 }
+
+/// An agent with the bot's token shows another command in the prompt of the real one. Slack marks no such
+/// message as edited.
+#[test]
+fn a_prompt_that_another_program_changed_allows_nothing() {
+    let (chat, slack) = chatting(&json!({}));
+    let (file, id) = chat.ask_marker("changed");
+    let (at, message) = prompt_of(&chat, &slack, &id);
+    let text = message["blocks"][0]["elements"][1]["elements"][0]["text"]
+        .as_str()
+        .unwrap();
+    let other = text.replace("/usr/bin/touch", "/usr/bin/true");
+    assert_ne!(other, text);
+    let changed = |part: Value| {
+        let mut payload = slack.tap_payload(ADA, &at, "allow-once");
+        merge(&mut payload["message"], &part);
+        payload
+    };
+    let mut blocks = message["blocks"].clone();
+    blocks[0]["elements"][1]["elements"][0]["text"] = json!(other);
+    for (number, payload) in [
+        changed(json!({ "blocks": blocks })),
+        changed(json!({ "edited": { "user": "B0", "ts": "9.0" } })),
+        changed(json!({ "attachments": [{ "text": "/usr/bin/true" }] })),
+    ]
+    .iter()
+    .enumerate()
+    {
+        slack.envelope("interactive", payload);
+        eventually("it is refused", || {
+            let told = slack.told();
+            let refused = told.iter().filter(|(_, text)| {
+                text.contains("allow-once is refused: it was not shown whole here")
+            });
+            refused.count() == number + 1
+        });
+    }
+    assert_eq!(chat.ending(&id), None);
+    assert!(!file.exists());
+    // The prompt as it was sent counts.
+    slack.press(ADA, &at, "allow-once");
+    assert_eq!(chat.until_ended(&id).0, "allow-once");
+    eventually("it runs", || file.exists());
+}

@@ -217,3 +217,58 @@ fn calls_that_wait_for_news_use_their_connection_again() {
     });
     assert_eq!(count(&telegram.server.accepted), accepted);
 }
+
+#[test]
+fn a_prompt_that_another_program_changed_can_only_be_denied() {
+    let (chat, telegram) = chatting(&json!({}));
+    let (file, id) = chat.ask_marker("changed");
+    let (number, _) = prompt(&telegram, &chat.short_id(&id));
+    let press = |data: &str| {
+        let message = json!({ "message_id": number, "chat": { "id": ADA }, "date": 1,
+            "edit_date": 2, "text": "command   /usr/bin/true" });
+        let from = json!({ "id": ADA, "is_bot": false });
+        let query = json!({ "id": "q", "from": from, "message": message, "data": data });
+        telegram.update("callback_query", &query);
+    };
+    press("allow-once");
+    eventually("it is refused", || {
+        let answers = telegram.calls("answerCallbackQuery");
+        answers.iter().any(|answer| {
+            let text = answer["text"].as_str().unwrap_or_default();
+            text.contains("allow-once is refused: it was not shown whole here")
+        })
+    });
+    assert_eq!(chat.ending(&id), None);
+    press("deny");
+    assert_eq!(chat.until_ended(&id).0, "deny");
+    assert!(!file.exists());
+}
+
+#[test]
+fn updates_that_come_again_or_with_absurd_numbers_are_not_new() {
+    let (chat, telegram) = chatting(&json!({
+        "commands": { "ownerAllowFrom": [format!("telegram:{ADA}")] },
+    }));
+    let set = |setting: &str| {
+        telegram.say(ADA, ADA, &format!("/exec agent:main:main ask={setting}"));
+        let words = format!("ask={setting}");
+        eventually("it is set", || {
+            let said = telegram.calls("sendMessage");
+            said.iter()
+                .any(|one| one["text"].as_str().unwrap_or_default().contains(&words))
+        });
+    };
+    set("always");
+    set("off");
+    // The server gives all of it again, with every answer from now on.
+    telegram.state.change(|state| state.repeats = true);
+    let (_, id) = chat.ask_marker("again");
+    let (number, _) = prompt(&telegram, &chat.short_id(&id));
+    telegram.press(ADA, number, "deny");
+    assert_eq!(chat.until_ended(&id).0, "deny");
+    let said = telegram.calls("sendMessage");
+    let settings = said
+        .iter()
+        .filter(|one| one["text"].as_str().unwrap_or_default().contains("ask="));
+    assert_eq!(settings.count(), 2, "{said:#?}");
+}

@@ -116,10 +116,11 @@ impl ServiceAddress {
             return Err(AddressRefusal::Private);
         }
         let unreachable = |why: String| AddressRefusal::Unreachable(why);
-        let address = found
-            .first()
-            .ok_or_else(|| AddressRefusal::Unresolved("none".to_owned()))?;
-        let stream = TcpStream::connect(address).await;
+        if found.is_empty() {
+            return Err(AddressRefusal::Unresolved("none".to_owned()));
+        }
+        // One after the other: those that were checked, and no others.
+        let stream = TcpStream::connect(found.as_slice()).await;
         let stream = stream.map_err(|error| unreachable(error.to_string()))?;
         let _ = stream.set_nodelay(true);
         let stream = interlock_tls::connect(stream, &self.host, Trust::Machine).await;
@@ -151,14 +152,27 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
-    let first = address.segments()[0];
+    let segments = address.segments();
+    let first = segments[0];
     address.is_loopback()
         || address.is_unspecified()
         || address.is_multicast()
         || first & 0xfe00 == 0xfc00
-        || first & 0xffc0 == 0xfe80
-        // Addresses of IPv4 in disguise.
-        || address.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0]
+        || matches!(first & 0xffc0, 0xfe80 | 0xfec0)
+        // What a network translates by rules of its own.
+        || segments[..3] == [0x64, 0xff9b, 1]
+        || ipv4_within(segments).is_some_and(is_private_v4)
+}
+
+/// The address of IPv4 that one of IPv6 leads to, by way of a translator or a tunnel.
+fn ipv4_within(segments: [u16; 8]) -> Option<Ipv4Addr> {
+    let (high, low) = match segments {
+        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => (high, low),
+        [0x2002, high, low, ..] => (high, low),
+        _ => return None,
+    };
+    let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+    Some(Ipv4Addr::new(a, b, c, d))
 }
 
 #[cfg(test)]
@@ -224,10 +238,21 @@ mod tests {
             "fe80::1",
             "::ffff:10.0.0.1",
             "64:ff9b::a00:1",
+            "64:ff9b:1::808:808",
+            "2002:7f00:1::1",
+            "2002:a9fe:a9fe::",
+            "::7f00:1",
+            "fec0::1",
         ] {
             assert!(is_private_address(private.parse().unwrap()), "{private}");
         }
-        for public in ["1.1.1.1", "142.250.1.1", "2606:4700::1111"] {
+        // The last one is a public address behind a translator: all that a network without IPv4 has.
+        for public in [
+            "1.1.1.1",
+            "142.250.1.1",
+            "2606:4700::1111",
+            "64:ff9b::808:808",
+        ] {
             assert!(!is_private_address(public.parse().unwrap()), "{public}");
         }
     }

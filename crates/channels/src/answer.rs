@@ -14,9 +14,9 @@ use interlock_config::Config;
 use interlock_store::{ApprovalDecision, ApprovalError, ChatMessageRow, StoreError};
 use serde_json::json;
 
-use crate::channel::{ChannelKind, ChatPlace, ChatTap, ChatUpdate};
+use crate::channel::{ChannelKind, ChatPlace, ChatTap, ChatUpdate, TappedMessage};
 use crate::desk::{ApprovalDesk, ChatDecision};
-use crate::message::end_text;
+use crate::message::{end_text, is_prompt};
 use crate::rights::target_rights;
 use crate::settings::{ChatSetup, account_prefix, approvers, takes_decisions};
 use crate::typed::{TypedCommand, parse};
@@ -73,7 +73,9 @@ pub(crate) fn handle(context: AnswerContext<'_>, update: &ChatUpdate) -> Handled
         Err(unknown) => {
             let now = interlock_approvals::clock::now();
             let approval = unknown.approval.as_deref();
-            match context.desk.store().has_chat_queued(approval, now) {
+            let account = account_prefix(context.kind, context.account);
+            let store = context.desk.store();
+            match store.has_chat_queued(approval, &account, now) {
                 Ok(true) => Handled::NotYet(unknown.said),
                 _ => Handled::Done(unknown.said),
             }
@@ -98,7 +100,16 @@ fn handle_known(
             place,
             tap,
             names,
-        } => tapped(context, sender, place, *tap, names.as_deref()),
+            message,
+        } => {
+            let tapped = TappedButton {
+                tap: *tap,
+                names: names.as_deref(),
+                message,
+            };
+            decide_by_tap(context, sender, place, tapped)
+        }
+        ChatUpdate::Replaced { place } => replaced(context, place),
         ChatUpdate::Typed {
             sender,
             place,
@@ -113,19 +124,61 @@ fn handle_known(
     }
 }
 
-fn tapped(
+/// The approvals that a message of this account is about. Ids of other platforms, and of other accounts,
+/// may be the same.
+fn rows_at(context: AnswerContext<'_>, chat: &str, message: &str) -> Vec<ChatMessageRow> {
+    let rows = context.desk.store().chat_messages_at(chat, message);
+    let mut rows: Vec<ChatMessageRow> = rows.unwrap_or_default();
+    rows.retain(|row| is_of_account(context, row));
+    rows
+}
+
+/// A prompt that waits was replaced, and not by this gateway: nothing is allowed by it any more.
+fn replaced(
+    context: AnswerContext<'_>,
+    place: &ChatPlace,
+) -> Result<Option<String>, UnknownMessage> {
+    let rows = rows_at(context, &place.chat, &place.message);
+    if rows.is_empty() {
+        return Err(UnknownMessage {
+            approval: None,
+            said: None,
+        });
+    }
+    for row in rows.iter().filter(|row| row.offers_allow && !row.is_group) {
+        let approval = context.desk.approval(&row.approval_id);
+        if approval.is_ok_and(|approval| approval.ended.is_none()) {
+            let marked = context
+                .desk
+                .store()
+                .chat_not_whole(&row.approval_id, &row.target);
+            if let Err(error) = marked {
+                tracing::warn!(%error, "a replaced message was not marked");
+            }
+            let why = "replaced a prompt, and not by this gateway";
+            record_refusal(context, &row.target, Some(&row.approval_id), why);
+        }
+    }
+    Ok(None)
+}
+
+/// A pressed button, and the message that it was on.
+#[derive(Clone, Copy)]
+struct TappedButton<'a> {
+    tap: ChatTap,
+    names: Option<&'a str>,
+    message: &'a TappedMessage,
+}
+
+fn decide_by_tap(
     context: AnswerContext<'_>,
     sender: &str,
     place: &ChatPlace,
-    tap: ChatTap,
-    names: Option<&str>,
+    tapped: TappedButton<'_>,
 ) -> Result<Option<String>, UnknownMessage> {
-    let store = context.desk.store();
-    let rows = store.chat_messages_at(&place.chat, &place.message);
-    let mut rows: Vec<ChatMessageRow> = rows.unwrap_or_default();
-    // Ids of other platforms, and of other accounts, may be the same.
-    rows.retain(|row| is_of_account(context, row));
-    let row = match rows.as_slice() {
+    let TappedButton { tap, names, .. } = tapped;
+    let mut rows = rows_at(context, &place.chat, &place.message);
+    let row = match rows.as_mut_slice() {
         [] if is_approver(context, sender) => {
             return Err(UnknownMessage {
                 approval: None,
@@ -147,36 +200,20 @@ fn tapped(
     let Ok(approval) = context.desk.approval(&row.approval_id) else {
         return Ok(None);
     };
+    // What was shown by a message that another program replaced is not known.
+    let rights = target_rights(context.desk, context.kind, &approval);
+    row.offers_allow &= match tapped.message {
+        TappedMessage::Unedited => true,
+        TappedMessage::Edited => false,
+        TappedMessage::Shows(text) => is_prompt(text, &approval, &rights),
+    };
     Ok(match tap {
         // The decision stays: it is repeated in words, where what is stored can be read once more.
         ChatTap::AllowAlways if approval.ended.is_none() && row.offers_allow => Some(format!(
             "To store it for good, type: /approve {} allow-always",
             approval.short_id
         )),
-        ChatTap::AllowAlways => decide(
-            context,
-            sender,
-            row,
-            &approval,
-            ApprovalDecision::AllowAlways,
-            None,
-        ),
-        ChatTap::AllowOnce => decide(
-            context,
-            sender,
-            row,
-            &approval,
-            ApprovalDecision::AllowOnce,
-            None,
-        ),
-        ChatTap::Deny => decide(
-            context,
-            sender,
-            row,
-            &approval,
-            ApprovalDecision::Deny,
-            None,
-        ),
+        tap => decide(context, sender, row, &approval, tap.decision(), None),
     })
 }
 
@@ -257,12 +294,7 @@ fn directive(
         return Some("commands.ownerAllowFrom does not list you".to_owned());
     }
     let session_key = session_key.or_else(|| {
-        let rows = context
-            .desk
-            .store()
-            .chat_messages_at(&place.chat, replies_to?);
-        let mut rows = rows.ok()?;
-        rows.retain(|row| is_of_account(context, row));
+        let rows = rows_at(context, &place.chat, replies_to?);
         let [row] = rows.try_into().ok()?;
         Some(context.desk.approval(&row.approval_id).ok()?.session_key)
     });

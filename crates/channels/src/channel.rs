@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use interlock_store::{ApprovalDecision, SentChatMessage, StoreError};
 
 use crate::address::AddressRefusal;
 use crate::message::ChatMessage;
@@ -46,6 +47,14 @@ impl ChannelKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
+    /// The platforms that bring what happened by a socket.
+    pub(crate) fn has_socket(self) -> bool {
+        match self {
+            Self::Slack | Self::Discord => true,
+            Self::Matrix | Self::Telegram | Self::Ntfy | Self::Webhook => false,
+        }
+    }
+
     /// The platforms that say who answers. They are listened to; the others call by themselves.
     pub fn is_chat(self) -> bool {
         match self {
@@ -77,6 +86,18 @@ impl MessageRef {
             }),
             _ => Err(ChatFailure::Passing(format!("{platform} named no message"))),
         }
+    }
+
+    /// Whether the store takes these names.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let Self { chat, message } = self;
+        SentChatMessage {
+            chat,
+            message,
+            offers_allow: false,
+            is_group: false,
+        }
+        .check()
     }
 }
 
@@ -125,10 +146,14 @@ pub enum ChatTap {
 impl ChatTap {
     /// The word that a button carries.
     pub(crate) fn word(self) -> &'static str {
+        self.decision().as_str()
+    }
+
+    pub(crate) fn decision(self) -> ApprovalDecision {
         match self {
-            Self::AllowOnce => "allow-once",
-            Self::AllowAlways => "allow-always",
-            Self::Deny => "deny",
+            Self::AllowOnce => ApprovalDecision::AllowOnce,
+            Self::AllowAlways => ApprovalDecision::AllowAlways,
+            Self::Deny => ApprovalDecision::Deny,
         }
     }
 
@@ -160,6 +185,7 @@ pub enum ChatUpdate {
         tap: ChatTap,
         /// The approval that the button itself names, where it can: it must be that of the message.
         names: Option<String>,
+        message: TappedMessage,
     },
     Typed {
         sender: String,
@@ -168,6 +194,37 @@ pub enum ChatUpdate {
         /// The message that it replies to, or whose thread it stands in.
         replies_to: Option<String>,
     },
+    /// The account's own message was replaced. Interlock replaces no prompt that waits: another program
+    /// has the account's token.
+    Replaced { place: ChatPlace },
+}
+
+impl ChatUpdate {
+    pub(crate) fn sender(&self) -> Option<&str> {
+        match self {
+            Self::Tapped { sender, .. } | Self::Typed { sender, .. } => Some(sender),
+            Self::Replaced { .. } => None,
+        }
+    }
+
+    pub(crate) fn place(&self) -> &ChatPlace {
+        match self {
+            Self::Tapped { place, .. } | Self::Typed { place, .. } | Self::Replaced { place } => {
+                place
+            }
+        }
+    }
+}
+
+/// What a platform says of the message whose button was pressed. A program with the account's own token
+/// could have replaced the command in it: then the approver decided about another text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TappedMessage {
+    /// It was not edited, as far as the platform says.
+    Unedited,
+    Edited,
+    /// It shows this: the title, the block and the note, one behind the other.
+    Shows(String),
 }
 
 /// What happened since the cursor, and the next one. The cursor is stored when all of it was handled.

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::Body;
+use futures_util::StreamExt as _;
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request};
@@ -147,15 +148,35 @@ impl ServiceConnection {
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok())
             .map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
-        let bytes = to_bytes(Body::new(reply.into_body()), MOST_BYTES)
-            .await
-            .map_err(|error| ChatFailure::Passing(format!("the answer broke off: {error}")))?;
-        Ok((status, retry_after, bytes))
+        let mut parts = Body::new(reply.into_body()).into_data_stream();
+        let mut bytes = Vec::new();
+        while let Some(part) = parts.next().await {
+            let part = part
+                .map_err(|error| ChatFailure::Passing(format!("the answer broke off: {error}")))?;
+            if bytes.len() + part.len() > MOST_BYTES {
+                return Ok(ReadAnswer {
+                    status,
+                    retry_after,
+                    bytes: None,
+                });
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok(ReadAnswer {
+            status,
+            retry_after,
+            bytes: Some(bytes),
+        })
     }
 }
 
 /// Status, wanted pause and body.
-type ReadAnswer = (u16, Option<Duration>, Bytes);
+struct ReadAnswer {
+    status: u16,
+    retry_after: Option<Duration>,
+    /// None where it is longer than what is read.
+    bytes: Option<Vec<u8>>,
+}
 
 fn broke_off(error: &hyper::Error) -> ChatFailure {
     ChatFailure::Passing(format!("the call broke off: {error}"))
@@ -193,19 +214,23 @@ impl ServiceAccount {
     }
 
     async fn send(&self, call: &ServiceCall) -> Result<ServiceReply, ChatFailure> {
-        let (status, retry_after, bytes) = match self.send_on_kept(call).await? {
+        let answer = match self.send_on_kept(call).await? {
             Some(answer) => answer,
             None => {
                 let mut connection = ServiceConnection::open(&self.address).await?;
                 let answer = connection.exchange(self.request(call)?).await?;
-                self.keep(call, connection);
+                self.keep(call, connection, &answer);
                 answer
             }
         };
+        let json = answer.bytes.as_deref().map_or(Value::Null, |bytes| {
+            serde_json::from_str(&without(&self.token, bytes)).unwrap_or(Value::Null)
+        });
         Ok(ServiceReply {
-            status,
-            retry_after,
-            json: serde_json::from_str(&without(&self.token, &bytes)).unwrap_or(Value::Null),
+            status: answer.status,
+            retry_after: answer.retry_after,
+            is_too_long: answer.bytes.is_none(),
+            json,
         })
     }
 
@@ -220,8 +245,8 @@ impl ServiceAccount {
             return Ok(None);
         }
         let answer = connection.exchange(self.request(call)?).await.ok();
-        if answer.is_some() {
-            self.keep(call, connection);
+        if let Some(answer) = &answer {
+            self.keep(call, connection, answer);
         }
         Ok(answer)
     }
@@ -230,8 +255,8 @@ impl ServiceAccount {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, call: &ServiceCall, connection: ServiceConnection) {
-        if call.waits {
+    fn keep(&self, call: &ServiceCall, connection: ServiceConnection, answer: &ReadAnswer) {
+        if call.waits && answer.bytes.is_some() {
             *self.kept() = Some(connection);
         }
     }
@@ -264,12 +289,14 @@ impl ServiceAccount {
 pub(crate) struct ServiceReply {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
+    /// Nothing of it was read.
+    pub(crate) is_too_long: bool,
     pub(crate) json: Value,
 }
 
 impl ServiceReply {
     pub(crate) fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
+        (200..300).contains(&self.status) && !self.is_too_long
     }
 
     /// What a status that is no success means. The words of the service are shown on one line.
@@ -280,11 +307,13 @@ impl ServiceReply {
             "" => format!("answered with status {}", self.status),
             said => format!("answered with status {}: {said}", self.status),
         };
-        match self.status {
-            429 => ChatFailure::Busy {
-                after: self.retry_after.unwrap_or(Duration::from_secs(5)),
+        match (self.status, self.retry_after) {
+            _ if self.is_too_long => ChatFailure::Passing("the answer is too long".to_owned()),
+            (429, wanted) => ChatFailure::Busy {
+                after: wanted.unwrap_or(Duration::from_secs(5)),
             },
-            408 | 425 | 500..=599 => ChatFailure::Passing(why),
+            (503, Some(after)) => ChatFailure::Busy { after },
+            (408 | 425 | 500..=599, _) => ChatFailure::Passing(why),
             _ => ChatFailure::Refused(why),
         }
     }

@@ -37,7 +37,7 @@ mod webhook;
 pub use address::{AddressRefusal, ServiceAddress, is_private_address};
 pub use channel::{
     ChannelKind, ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates,
-    MessageEdit, MessageRef, NewMessage, ReadFrom,
+    MessageEdit, MessageRef, NewMessage, ReadFrom, TappedMessage,
 };
 pub use desk::{ApprovalDesk, ChatDecision};
 pub use message::{ChatButton, ChatMessage};

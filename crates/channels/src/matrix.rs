@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::channel::{
     ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageEdit,
-    MessageRef, NewMessage, ReadFrom,
+    MessageRef, NewMessage, ReadFrom, TappedMessage,
 };
 use crate::direct::DirectChats;
 use crate::http::{ServiceAccount, ServiceCall, ServiceReply, escaped};
@@ -29,8 +29,18 @@ const SEEDS: [(ChatTap, &str); 3] = [
     (ChatTap::AllowAlways, "♾️"),
 ];
 
+/// The events of a room that a sync brings at most.
+const MOST_EVENTS: u32 = 100;
+
 /// What Interlock reads of a room.
-const FILTER: &str = r#"{"presence":{"types":[]},"account_data":{"types":[]},"room":{"account_data":{"types":[]},"ephemeral":{"types":[]},"state":{"types":[]},"timeline":{"limit":100,"types":["m.room.message","m.reaction"]}}}"#;
+const TYPES: &str = r#"["m.room.message","m.reaction"]"#;
+
+fn sync_filter(most_events: u32) -> String {
+    let none = r#"{"types":[]}"#;
+    format!(
+        r#"{{"presence":{none},"account_data":{none},"room":{{"account_data":{none},"ephemeral":{none},"state":{none},"timeline":{{"limit":{most_events},"types":{TYPES}}}}}}}"#
+    )
+}
 
 /// One account.
 #[derive(Debug)]
@@ -79,6 +89,8 @@ impl MatrixAccountChannel {
         let reply = self.ask(ServiceCall::get(path.as_str())).await?;
         let mut listed = match reply.status {
             404 => json!({}),
+            // What is no list of rooms is replaced by one.
+            _ if reply.is_success() && !reply.json.is_object() => json!({}),
             _ if reply.is_success() => reply.json,
             _ => return Err(failure(&reply)),
         };
@@ -110,6 +122,65 @@ impl MatrixAccountChannel {
         };
         self.direct.remember(to, &room);
         Ok(room)
+    }
+
+    async fn sync(
+        &self,
+        since: Option<&str>,
+        time: Duration,
+        most_events: u32,
+    ) -> Result<ServiceReply, ChatFailure> {
+        let filter = escaped(&sync_filter(most_events));
+        let path = match since {
+            Some(since) => format!(
+                "{API}/sync?timeout={}&filter={filter}&since={}",
+                time.as_millis(),
+                escaped(since)
+            ),
+            None => format!("{API}/sync?timeout=0&filter={filter}"),
+        };
+        self.ask(ServiceCall::get(path).waiting(time)).await
+    }
+
+    /// What approvers did between two syncs, in rooms where others wrote so much that the sync left the
+    /// oldest out: an agent that writes a lot must not make an answer of an approver unheard.
+    async fn pushed_out(
+        &self,
+        synced: &Value,
+        since: &str,
+        approvers: &[String],
+    ) -> Result<Vec<ChatUpdate>, ChatFailure> {
+        let rooms = synced["rooms"]["join"].as_object().into_iter().flatten();
+        let mut updates = Vec::new();
+        for (room, joined) in rooms {
+            let timeline = &joined["timeline"];
+            let (true, Some(end)) = (timeline["limited"] == true, timeline["prev_batch"].as_str())
+            else {
+                continue;
+            };
+            let senders = approvers.iter().chain([&self.user]);
+            let senders = json!(senders.collect::<Vec<_>>());
+            let filter = format!(r#"{{"senders":{senders},"types":{TYPES}}}"#);
+            let path = format!(
+                "{API}/rooms/{}/messages?dir=b&limit={MOST_EVENTS}&from={}&to={}&filter={}",
+                escaped(room),
+                escaped(end),
+                escaped(since),
+                escaped(&filter)
+            );
+            let found = match self.ok(ServiceCall::get(path)).await {
+                Ok(found) => found,
+                // One room must not keep the account from reading the others.
+                Err(ChatFailure::Refused(why)) => {
+                    tracing::warn!(why, room, "what was left out of a room cannot be read");
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            let events = found["chunk"].as_array().into_iter().flatten().rev();
+            updates.extend(events.filter_map(|event| read_any(room, event, &self.user)));
+        }
+        Ok(updates)
     }
 
     /// Refuses a room whose messages Interlock could not encrypt.
@@ -291,22 +362,15 @@ impl ChatChannel for MatrixAccountChannel {
 
     fn updates<'a>(&'a self, from: ReadFrom<'a>) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(async move {
-            let (filter, time) = (escaped(FILTER), until_beat());
-            let path = match from.cursor {
-                Some(since) => format!(
-                    "{API}/sync?timeout={}&filter={filter}&since={}",
-                    time.as_millis(),
-                    escaped(since)
-                ),
-                None => format!("{API}/sync?timeout=0&filter={filter}"),
-            };
-            let call = ServiceCall::get(path).waiting(time);
-            let reply = self.ask(call).await?;
+            let mut reply = self.sync(from.cursor, until_beat(), MOST_EVENTS).await?;
+            if reply.is_too_long {
+                reply = self.sync(from.cursor, Duration::ZERO, 1).await?;
+            }
             if !reply.is_success() {
                 return Err(failure(&reply));
             }
             let synced = reply.json;
-            for room in invitations(&synced, from.approvers) {
+            for room in invitations(&synced, &self.user, from.approvers) {
                 let path = format!("{API}/join/{}", escaped(&room));
                 if let Err(failure) = self.ok(ServiceCall::post(path, &json!({}))).await {
                     tracing::warn!(%failure, "an invitation could not be accepted");
@@ -315,7 +379,11 @@ impl ChatChannel for MatrixAccountChannel {
             Ok(ChatUpdates {
                 // Before the first cursor, everything is old.
                 updates: match from.cursor {
-                    Some(_) => read_updates(&synced, &self.user),
+                    Some(since) => {
+                        let mut all = self.pushed_out(&synced, since, from.approvers).await?;
+                        all.extend(read_updates(&synced, &self.user));
+                        all
+                    }
                     None => Vec::new(),
                 },
                 cursor: synced["next_batch"].as_str().map(str::to_owned),
@@ -355,18 +423,26 @@ impl ChatChannel for MatrixAccountChannel {
     }
 }
 
-/// Rooms to which an approver invited the account.
-fn invitations(synced: &Value, approvers: &[String]) -> Vec<String> {
+/// Rooms to which an approver invited the account. What is said of a room before the account is in it is
+/// not checked by its own server: every invitation that is named must be of an approver.
+fn invitations(synced: &Value, own: &str, approvers: &[String]) -> Vec<String> {
     let invited = synced["rooms"]["invite"].as_object().into_iter().flatten();
     let wanted = invited.filter(|(_, room)| {
         let events = room["invite_state"]["events"].as_array();
-        let mut events = events.into_iter().flatten();
-        events.any(|event| {
-            let sender = event["sender"].as_str().unwrap_or_default();
-            event["type"] == "m.room.member"
-                && event["content"]["membership"] == "invite"
-                && approvers.iter().any(|id| id == sender)
-        })
+        let events = events.into_iter().flatten();
+        let mut invitations = events
+            .filter(|event| {
+                event["type"] == "m.room.member"
+                    && event["state_key"] == own
+                    && event["content"]["membership"] == "invite"
+            })
+            .peekable();
+        let is_invited = invitations.peek().is_some();
+        let is_of_approver = |event: &Value| {
+            let sender = event["sender"].as_str();
+            sender.is_some_and(|sender| approvers.iter().any(|id| id == sender))
+        };
+        is_invited && invitations.all(is_of_approver)
     });
     wanted.map(|(room, _)| room.clone()).collect()
 }
@@ -378,12 +454,38 @@ fn read_updates(synced: &Value, own: &str) -> Vec<ChatUpdate> {
     for (room, joined) in rooms {
         let events = joined["timeline"]["events"].as_array();
         for event in events.into_iter().flatten() {
-            if event["sender"] != own {
-                updates.extend(read_event(room, event));
-            }
+            updates.extend(read_any(room, event, own));
         }
     }
     updates
+}
+
+fn read_any(room: &str, event: &Value, own: &str) -> Option<ChatUpdate> {
+    if event["sender"] == own {
+        read_own_event(room, event)
+    } else {
+        read_event(room, event)
+    }
+}
+
+fn place_in(room: &str, message: &str) -> ChatPlace {
+    ChatPlace {
+        chat: room.to_owned(),
+        message: message.to_owned(),
+        interaction: None,
+        event: None,
+    }
+}
+
+/// Replacements of the account's own messages. No other account can replace them: clients show none of
+/// that.
+fn read_own_event(room: &str, event: &Value) -> Option<ChatUpdate> {
+    let relation = &event["content"]["m.relates_to"];
+    let is_replacing = event["type"] == "m.room.message" && relation["rel_type"] == "m.replace";
+    let message = relation["event_id"].as_str().filter(|_| is_replacing)?;
+    Some(ChatUpdate::Replaced {
+        place: place_in(room, message),
+    })
 }
 
 fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
@@ -391,12 +493,7 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
     let id = event["event_id"].as_str()?;
     let content = &event["content"];
     let relation = &content["m.relates_to"];
-    let place = |message: &str| ChatPlace {
-        chat: room.to_owned(),
-        message: message.to_owned(),
-        interaction: None,
-        event: None,
-    };
+    let place = |message: &str| place_in(room, message);
     match event["type"].as_str()? {
         // A reaction that was taken back comes without its relation.
         "m.reaction" if relation["rel_type"] == "m.annotation" => {
@@ -410,6 +507,7 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
                 place: place(relation["event_id"].as_str()?),
                 tap,
                 names: None,
+                message: TappedMessage::Unedited,
             })
         }
         "m.room.message" if content["msgtype"] == "m.text" => {
@@ -425,7 +523,10 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
             if html.contains('<') {
                 return None;
             }
+            // In a thread, clients that know none are told to show it as a reply to the message before.
+            let is_fallback = relation["is_falling_back"] == true;
             let replied = relation["m.in_reply_to"]["event_id"].as_str();
+            let replied = replied.filter(|_| !is_fallback);
             let thread = relation["event_id"].as_str();
             Some(ChatUpdate::Typed {
                 sender,

@@ -3,6 +3,8 @@
 //! The text is the one of every other surface ([`interlock_approvals::ApprovalView`]). *Allow* is offered only
 //! where all of it is shown unaltered; else there are *Deny* and a link.
 
+use std::collections::HashMap;
+
 use interlock_approvals::{ApprovalEnding, PendingApproval, RecordedOutcome, ViewDetail};
 use interlock_command::display::ShownLine;
 use interlock_store::{ApprovalDecision, ApprovalEnd};
@@ -49,18 +51,7 @@ pub(crate) fn prompt(
     mut rights: ChatRights,
     link: Option<String>,
 ) -> (ChatMessage, bool) {
-    let mut block = approval.view.text(ViewDetail::Whole, "");
-    if let Some(stored) = always_line(approval) {
-        block.push_str(&stored);
-    }
-    let mut message = ChatMessage {
-        title: title(approval),
-        block: block.trim_end_matches('\n').to_owned(),
-        link,
-        subject: Some(subject(approval, "requested", &rights)),
-        ..ChatMessage::default()
-    };
-    fill_in(&mut message, approval, &rights);
+    let mut message = whole(approval, &rights, link);
     if !channel.fits(&message) {
         rights.deny_only("not all of it is shown here: open it to allow it");
         message.subject = Some(subject(approval, "requested", &rights));
@@ -69,6 +60,54 @@ pub(crate) fn prompt(
     }
     let is_whole = rights.offers_allow();
     (message, is_whole)
+}
+
+/// The message that shows the whole view, however long that is.
+fn whole(approval: &PendingApproval, rights: &ChatRights, link: Option<String>) -> ChatMessage {
+    let mut block = approval.view.text(ViewDetail::Whole, "");
+    if let Some(stored) = always_line(approval) {
+        block.push_str(&stored);
+    }
+    let mut message = ChatMessage {
+        title: title(approval),
+        block: block.trim_end_matches('\n').to_owned(),
+        link,
+        subject: Some(subject(approval, "requested", rights)),
+        ..ChatMessage::default()
+    };
+    fill_in(&mut message, approval, rights);
+    message
+}
+
+/// Whether a text is that of the whole prompt. Platforms write spaces and pictographs in ways of their
+/// own, so only letters, digits and the marks of ASCII are compared.
+pub(crate) fn is_prompt(shown: &str, approval: &PendingApproval, rights: &ChatRights) -> bool {
+    let whole = whole(approval, rights, None);
+    let expected = [whole.title, whole.block, whole.note].concat();
+    let marks = |text: &str| -> Vec<char> {
+        let is_compared = |one: &char| one.is_ascii_graphic() || one.is_alphanumeric();
+        text.chars().filter(is_compared).collect()
+    };
+    marks(shown) == marks(&expected)
+}
+
+/// The message of an approval of which a platform takes no text: what an agent writes must not decide
+/// whether an approver sees anything.
+pub(crate) fn without_text(
+    approval: &PendingApproval,
+    mut rights: ChatRights,
+    link: Option<String>,
+) -> ChatMessage {
+    rights.deny_only("its text is not taken here: open it to allow it");
+    let mut message = ChatMessage {
+        title: format!("⏳ {}", approval.short_id),
+        block: "An approval waits.".to_owned(),
+        link,
+        subject: Some(subject(approval, "requested", &rights)),
+        ..ChatMessage::default()
+    };
+    fill_in(&mut message, approval, &rights);
+    message
 }
 
 /// The note and the buttons.
@@ -111,17 +150,36 @@ fn fill_in(message: &mut ChatMessage, approval: &PendingApproval, rights: &ChatR
     message.buttons = buttons.into_iter().flatten().collect();
 }
 
-/// Cuts the block until the platform takes the message. What is left says so.
-fn cut(channel: &dyn ChatChannel, message: &mut ChatMessage) {
-    const MARK: &str = "\n… cut";
-    let whole = std::mem::take(&mut message.block);
+/// Cuts the block, and the title if that is not enough, until the platform takes the message. What is left
+/// says so.
+pub(crate) fn cut(channel: &dyn ChatChannel, message: &mut ChatMessage) {
+    let block = std::mem::take(&mut message.block);
+    cut_part(channel, message, &block, "\n… cut", |message| {
+        &mut message.block
+    });
+    if !channel.fits(message) {
+        let title = std::mem::take(&mut message.title);
+        cut_part(channel, message, &title, "…", |message| {
+            &mut message.title
+        });
+    }
+}
+
+/// Fills in as much of one part as the platform takes.
+fn cut_part(
+    channel: &dyn ChatChannel,
+    message: &mut ChatMessage,
+    whole: &str,
+    mark: &str,
+    part: impl Fn(&mut ChatMessage) -> &mut String,
+) {
     let (mut least, mut most) = (0, whole.len());
     while least < most {
         let middle = whole.floor_char_boundary((least + most).div_ceil(2));
         if middle <= least {
             break;
         }
-        message.block = format!("{}{MARK}", &whole[..middle]);
+        *part(message) = format!("{}{mark}", &whole[..middle]);
         if channel.fits(message) {
             least = middle;
         } else {
@@ -129,7 +187,7 @@ fn cut(channel: &dyn ChatChannel, message: &mut ChatMessage) {
         }
     }
     let end = whole.floor_char_boundary(least);
-    message.block = format!("{}{MARK}", &whole[..end]);
+    *part(message) = format!("{}{mark}", &whole[..end]);
 }
 
 /// The message when the approval has ended: who decided, and what became of the run.
@@ -159,34 +217,20 @@ pub(crate) fn ended(
 }
 
 /// One message for several approvals. It shows none of them whole, so nothing can be allowed by it.
+/// `denies` says whether one can be denied by typing.
 pub(crate) fn group(
     channel: &dyn ChatChannel,
     approvals: &[(PendingApproval, Option<RecordedOutcome>)],
+    denies: bool,
     link: Option<String>,
 ) -> ChatMessage {
     const MOST_LINES: usize = 20;
-    const MOST_CHARACTERS: usize = 100;
     let waiting = approvals.iter().filter(|one| one.0.ended.is_none()).count();
-    let lines = approvals
-        .iter()
-        .rev()
-        .take(MOST_LINES)
-        .map(|(one, outcome)| {
-            let state = match &one.ended {
-                None => "⏳".to_owned(),
-                Some(ended) => end_text(ended, outcome.as_ref()),
-            };
-            let command = &one.command.text;
-            let end = command
-                .char_indices()
-                .nth(MOST_CHARACTERS)
-                .map_or(command.len(), |(at, _)| at);
-            let mark = if end < command.len() { "…" } else { "" };
-            format!("{state} {} {}{mark}", short_title(one), &command[..end])
-        });
-    let mut lines: Vec<String> = lines.collect();
-    if approvals.len() > MOST_LINES {
-        lines.push(format!("… and {} more", approvals.len() - MOST_LINES));
+    let rows = group_rows(approvals);
+    let mut lines: Vec<String> = rows.iter().take(MOST_LINES).map(GroupRow::line).collect();
+    let left_out: usize = rows.iter().skip(MOST_LINES).map(|row| row.count).sum();
+    if left_out > 0 {
+        lines.push(format!("… and {left_out} more"));
     }
     let mut message = ChatMessage {
         title: match waiting {
@@ -195,9 +239,10 @@ pub(crate) fn group(
             more => format!("⏳ {more} approvals wait"),
         },
         block: lines.join("\n"),
-        note: match waiting {
-            0 => String::new(),
-            _ => "/approve ID deny [reason] · open one to allow it".to_owned(),
+        note: match (waiting, denies) {
+            (0, _) => String::new(),
+            (_, true) => "/approve ID deny [reason] · open one to allow it".to_owned(),
+            (_, false) => "open one to decide it".to_owned(),
         },
         link,
         ..ChatMessage::default()
@@ -206,6 +251,66 @@ pub(crate) fn group(
         cut(channel, &mut message);
     }
     message
+}
+
+/// Approvals that are one line of a message for several: equal plans that wait, or one that has ended.
+struct GroupRow<'a> {
+    newest: &'a PendingApproval,
+    outcome: Option<&'a RecordedOutcome>,
+    count: usize,
+    /// Of the agent's rows, the first has 0.
+    place: usize,
+}
+
+impl GroupRow<'_> {
+    fn line(&self) -> String {
+        const MOST_CHARACTERS: usize = 100;
+        let state = match &self.newest.ended {
+            None => "⏳".to_owned(),
+            Some(ended) => end_text(ended, self.outcome),
+        };
+        let times = match self.count {
+            1 => String::new(),
+            count => format!(" ×{count}"),
+        };
+        let command = &self.newest.command.text;
+        let end = command
+            .char_indices()
+            .nth(MOST_CHARACTERS)
+            .map_or(command.len(), |(at, _)| at);
+        let mark = if end < command.len() { "…" } else { "" };
+        let title = short_title(self.newest);
+        format!("{state}{times} {title} {}{mark}", &command[..end])
+    }
+}
+
+/// The rows, those that wait first and the newest first. The agents take turns, so that none buries what
+/// another one asked.
+fn group_rows(approvals: &[(PendingApproval, Option<RecordedOutcome>)]) -> Vec<GroupRow<'_>> {
+    let mut rows: Vec<GroupRow<'_>> = Vec::new();
+    let mut known: HashMap<(&str, String), usize> = HashMap::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (approval, outcome) in approvals.iter().rev() {
+        if approval.ended.is_none() {
+            let shown = approval.view.text(ViewDetail::Whole, "");
+            let key = (approval.session_key.as_str(), shown);
+            if let Some(same) = known.get(&key) {
+                rows[*same].count += 1;
+                continue;
+            }
+            known.insert(key, rows.len());
+        }
+        let place = places.entry(approval.agent.as_str()).or_default();
+        rows.push(GroupRow {
+            newest: approval,
+            outcome: outcome.as_ref(),
+            count: 1,
+            place: *place,
+        });
+        *place += 1;
+    }
+    rows.sort_by_key(|row| (row.newest.ended.is_some(), row.place));
+    rows
 }
 
 /// How an approval ended, on one line.

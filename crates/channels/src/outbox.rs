@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_approvals::{PendingApproval, RecordedOutcome};
-use interlock_store::{ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError};
+use interlock_store::{
+    ApprovalDecision, ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::channel::{
@@ -16,8 +18,8 @@ use crate::channel::{
 };
 use crate::desk::ApprovalDesk;
 use crate::message::{self, ChatMessage};
-use crate::rights::target_rights;
-use crate::settings::{ChatTarget, chat_approvals};
+use crate::rights::{ChatRights, target_rights};
+use crate::settings::{ChatTarget, chat_approvals, taken_decisions, takes_decisions};
 
 mod memory;
 
@@ -111,15 +113,24 @@ impl ChatSender {
             grouped.push(work);
             return None;
         }
-        let (sender, id) = (self.clone(), approval.id.clone());
-        let (message, is_whole) = blocking(move || sender.prompt(&approval)).await?;
-        self.memory.until_free(&self.target.name).await;
-        let key = key(&id, &self.target.name, "asked");
+        let (sender, asked) = (self.clone(), approval.clone());
+        let (mut message, mut is_whole) = blocking(move || sender.prompt(&asked)).await?;
+        let mut key = key(&approval.id, &self.target.name, "asked");
         let sent = match self.begin_reading().await {
-            Ok(()) => self.send(&message, &key).await,
+            Ok(()) => {
+                let sent = self.send_in_turn(&message, &key).await;
+                if is_for_people && matches!(sent, Err(ChatFailure::Refused(_))) {
+                    let (sender, asked) = (self.clone(), approval.clone());
+                    message = blocking(move || sender.prompt_without_text(&asked)).await?;
+                    is_whole = false;
+                    key = self::key(&approval.id, &self.target.name, "asked without text");
+                    self.send_in_turn(&message, &key).await
+                } else {
+                    sent
+                }
+            }
             Err(failure) => Err(failure),
         };
-        self.memory.pause(&self.target.name, self.channel.pause());
         let at = sent.as_ref().ok().cloned();
         let pause = self.note_sent(&work, sent, is_whole, false).await;
         if let Some(at) = at {
@@ -130,23 +141,50 @@ impl ChatSender {
         pause
     }
 
-    async fn send(&self, message: &ChatMessage, key: &str) -> Result<MessageRef, ChatFailure> {
+    /// Sends a message as soon as the chat takes the next one.
+    async fn send_in_turn(
+        &self,
+        message: &ChatMessage,
+        key: &str,
+    ) -> Result<MessageRef, ChatFailure> {
+        self.memory.until_free(&self.target.name).await;
         let target = &self.target;
         let new = NewMessage {
             target,
             message,
             key,
         };
-        self.channel.send(new).await
+        let sent = self.channel.send(new).await;
+        self.memory.pause(&self.target.name, self.channel.pause());
+        // What the store does not take would be sent again for ever.
+        sent.and_then(|at| match at.check() {
+            Ok(()) => Ok(at),
+            Err(error) => Err(ChatFailure::Refused(error.to_string())),
+        })
     }
 
-    async fn edit(
+    /// Edits a message as soon as the chat takes the next one. Where the platform does not take what an
+    /// agent wrote, the rest is shown without it.
+    async fn edit_in_turn(
         &self,
         at: &MessageRef,
-        message: &ChatMessage,
+        mut message: ChatMessage,
         key: &str,
     ) -> Result<(), ChatFailure> {
-        self.channel.edit(MessageEdit { at, message, key }).await
+        loop {
+            self.memory.until_free(&self.target.name).await;
+            let edit = MessageEdit {
+                at,
+                message: &message,
+                key,
+            };
+            let done = self.channel.edit(edit).await;
+            self.memory.pause(&self.target.name, self.channel.pause());
+            if message.block.is_empty() || !matches!(done, Err(ChatFailure::Refused(_))) {
+                return done;
+            }
+            message.block.clear();
+        }
     }
 
     /// The account has a place in its stream before its first prompt, so that no answer to it is older.
@@ -178,6 +216,7 @@ impl ChatSender {
             let dropped = |why: &str| {
                 tracing::debug!(id, name, why, "a chat message is not sent");
                 let _ = store.chat_dropped(id, name);
+                fall_back_if_failed(sender.desk.as_ref(), id);
             };
             let approval = match sender.desk.approval(id) {
                 Ok(approval) => approval,
@@ -216,12 +255,40 @@ impl ChatSender {
     }
 
     fn prompt(&self, approval: &PendingApproval) -> (ChatMessage, bool) {
-        let link = self.desk.page(&format!("approve/{}", approval.id));
+        let (rights, link) = (self.rights(approval), self.approval_page(&approval.id));
+        message::prompt(self.channel.as_ref(), approval, rights, link)
+    }
+
+    fn prompt_without_text(&self, approval: &PendingApproval) -> ChatMessage {
+        let (rights, link) = (self.rights(approval), self.approval_page(&approval.id));
+        message::without_text(approval, rights, link)
+    }
+
+    fn rights(&self, approval: &PendingApproval) -> ChatRights {
         let mut rights = target_rights(self.desk.as_ref(), self.target.kind, approval);
         if !self.channel.takes_typed(&self.target) {
             rights.buttons_only();
         }
-        message::prompt(self.channel.as_ref(), approval, rights, link)
+        rights
+    }
+
+    /// Whether an approval of a message for several can be denied by typing.
+    fn denies_by_typing(&self) -> bool {
+        let (kind, deny) = (self.target.kind, ApprovalDecision::Deny.as_str());
+        let config = self.desk.config();
+        self.channel.takes_typed(&self.target)
+            && config
+                .as_ref()
+                .map(|file| file.config())
+                .is_some_and(|config| {
+                    takes_decisions(config, kind)
+                        && taken_decisions(config, kind)
+                            .is_none_or(|all| all.iter().any(|one| one == deny))
+                })
+    }
+
+    fn approval_page(&self, id: &str) -> Option<String> {
+        self.desk.page(&format!("approve/{id}"))
     }
 
     /// Marks what became of a message. The pause that the platform wants, if it wants one.
@@ -276,20 +343,10 @@ impl ChatSender {
             }
         }
         self.desk.receipts_changed(id);
-        if sent.is_err() && store.has_chat_failed(id)? {
-            self.fall_back(id);
+        if sent.is_err() {
+            fall_back_if_failed(self.desk.as_ref(), id);
         }
         Ok(())
-    }
-
-    /// Every chat failed. Where no other surface shows the approval, it would wait for no approver.
-    fn fall_back(&self, id: &str) {
-        let Ok(approval) = self.desk.approval(id) else {
-            return;
-        };
-        if approval.ended.is_none() && !self.desk.is_shown_elsewhere(&approval) {
-            self.desk.fall_back(id);
-        }
     }
 
     /// One message for all of these, and for those that it lists already.
@@ -328,22 +385,24 @@ impl ChatSender {
                 Some((approval, outcome))
             });
             let all: Vec<_> = read.collect();
-            message::group(sender.channel.as_ref(), &all, sender.desk.page(""))
+            let denies = sender.denies_by_typing();
+            message::group(sender.channel.as_ref(), &all, denies, sender.desk.page(""))
         });
-        let Some(message) = made.await else {
+        let Some(mut message) = made.await else {
             return Err(ChatFailure::Passing("the gateway stops".to_owned()));
         };
-        self.memory.until_free(&self.target.name).await;
         let key = key(&members.join(","), &self.target.name, &message.title);
-        let done = match known {
-            Some(at) => {
-                let edited = self.edit(at, &message, &key).await;
-                edited.map(|()| at.clone())
-            }
-            None => self.send(&message, &key).await,
-        };
-        self.memory.pause(&self.target.name, self.channel.pause());
-        done
+        if let Some(at) = known {
+            let edited = self.edit_in_turn(at, message, &key).await;
+            return edited.map(|()| at.clone());
+        }
+        let sent = self.send_in_turn(&message, &key).await;
+        if !matches!(sent, Err(ChatFailure::Refused(_))) {
+            return sent;
+        }
+        message.block.clear();
+        let key = self::key(&key, "", "without text");
+        self.send_in_turn(&message, &key).await
     }
 
     /// Edits a message whose approval has ended, or whose run has. The pause that the platform wants, if it
@@ -391,7 +450,7 @@ impl ChatSender {
             let approval = sender.desk.approval(&id).ok()?;
             let ended = approval.ended.clone()?;
             let outcome = sender.outcome(&id);
-            let link = sender.desk.page(&format!("approve/{id}"));
+            let link = sender.approval_page(&id);
             let channel = sender.channel.as_ref();
             let message = message::ended(channel, &approval, &ended, outcome.as_ref(), link);
             let config = sender.desk.config()?;
@@ -403,16 +462,18 @@ impl ChatSender {
         let Some(Some((message, is_removed))) = made.await else {
             return Ok(());
         };
-        self.memory.until_free(&self.target.name).await;
         let level = format!("end{}", work.wanted);
         let key = key(&work.approval_id, &self.target.name, &level);
-        let done = match (is_removed, work.shown) {
-            (true, 0) => self.channel.remove(at, &key).await,
+        match (is_removed, work.shown) {
+            (true, 0) => {
+                self.memory.until_free(&self.target.name).await;
+                let removed = self.channel.remove(at, &key).await;
+                self.memory.pause(&self.target.name, self.channel.pause());
+                removed
+            }
             (true, _) => Ok(()),
-            (false, _) => self.edit(at, &message, &key).await,
-        };
-        self.memory.pause(&self.target.name, self.channel.pause());
-        done
+            (false, _) => self.edit_in_turn(at, message, &key).await,
+        }
     }
 
     fn write_end(&self, work: &ChatWork, done: &Result<(), ChatFailure>) -> Result<(), StoreError> {
@@ -441,6 +502,18 @@ impl ChatSender {
             ClaimState::Finished { outcome, .. } => Some(*outcome),
             ClaimState::Unfinished | ClaimState::Unknown { .. } => None,
         }
+    }
+}
+
+/// Lets `askFallback` decide where every target of an approval failed and no other surface shows it: it
+/// would wait for no approver. To be called whenever one target fewer may show it.
+pub(crate) fn fall_back_if_failed(desk: &dyn ApprovalDesk, id: &str) {
+    let all_failed = desk.store().has_chat_failed(id).unwrap_or(false);
+    let Some(approval) = all_failed.then(|| desk.approval(id).ok()).flatten() else {
+        return;
+    };
+    if approval.ended.is_none() && !desk.is_shown_elsewhere(&approval) {
+        desk.fall_back(id);
     }
 }
 

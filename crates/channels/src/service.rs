@@ -16,7 +16,7 @@ use crate::discord::DiscordBot;
 use crate::matrix::MatrixAccountChannel;
 use crate::message::ChatMessage;
 use crate::ntfy::{NtfyTickets, NtfyTopic};
-use crate::outbox::{ChatMemory, ChatSender, blocking};
+use crate::outbox::{ChatMemory, ChatSender, blocking, fall_back_if_failed};
 use crate::settings::{AccountSetup, ChatSetup, account_prefix, approvers};
 use crate::slack::SlackWorkspace;
 use crate::telegram::TelegramBot;
@@ -64,6 +64,20 @@ struct OpenAccount {
     setup: AccountSetup,
     channel: Arc<dyn ChatChannel>,
     stop: CancellationToken,
+}
+
+/// A chat that a task works for, until this is dropped: also where the task ends in the middle.
+#[derive(Debug)]
+struct ChatTurn {
+    service: Arc<ChatService>,
+    target: String,
+}
+
+impl Drop for ChatTurn {
+    fn drop(&mut self) {
+        self.service.state().busy.remove(&self.target);
+        self.service.look_now();
+    }
 }
 
 /// A target that got a message to see whether it arrives.
@@ -282,6 +296,10 @@ impl ChatService {
             state.busy.insert(name.clone());
             drop(state);
             let service = Arc::clone(self);
+            let turn = ChatTurn {
+                service: Arc::clone(self),
+                target: name,
+            };
             tokio::spawn(async move {
                 match (target, open) {
                     (Some(target), Some((channel, cursor_name))) => {
@@ -296,8 +314,7 @@ impl ChatService {
                     }
                     _ => service.give_up(work).await,
                 }
-                service.state().busy.remove(&name);
-                service.look_now();
+                drop(turn);
             });
         }
     }
@@ -326,6 +343,7 @@ impl ChatService {
                 if let Err(error) = noted {
                     tracing::warn!(%error, "a chat message was not given up");
                 }
+                fall_back_if_failed(desk.as_ref(), id);
             }
         })
         .await;
@@ -354,29 +372,20 @@ impl ChatService {
             match channel.updates(from).await {
                 Ok(found) => {
                     pause = FIRST_PAUSE;
-                    // A server that does not wait for news is not asked all the time.
-                    if found.updates.is_empty() && cursor.is_some() {
-                        tokio::time::sleep(FIRST_PAUSE.saturating_sub(asked.elapsed())).await;
-                    }
+                    let brought = found.updates.len();
                     for update in found.updates {
                         self.answer(&account, &channel, update).await;
                     }
                     let next = found.cursor.filter(|next| Some(next) != cursor.as_ref());
-                    if let Some(next) = next {
-                        let (service, name) = (Arc::clone(&self), account.cursor_name());
-                        let is_first = cursor.is_none();
-                        blocking(move || {
-                            let store = service.desk.store();
-                            let stored = if is_first {
-                                store.begin_chat_cursor(&name, &next)
-                            } else {
-                                store.set_chat_cursor(&name, &next)
-                            };
-                            if let Err(error) = stored {
-                                tracing::warn!(%error, "the place in a chat was not stored");
-                            }
-                        })
-                        .await;
+                    let is_further = match next {
+                        Some(next) => self.store_place(&account, next, cursor.is_none()).await,
+                        None => false,
+                    };
+                    // A server that does not wait for news, or gives the same again, is not asked all
+                    // the time. What comes by a socket was not asked for.
+                    let is_new = is_further || kind.has_socket();
+                    if cursor.is_some() && (brought == 0 || !is_new) {
+                        tokio::time::sleep(FIRST_PAUSE.saturating_sub(asked.elapsed())).await;
                     }
                 }
                 Err(failure) => {
@@ -395,15 +404,37 @@ impl ChatService {
         }
     }
 
+    /// Stores how far an account has read. Whether that is so.
+    async fn store_place(
+        self: &Arc<Self>,
+        account: &AccountSetup,
+        place: String,
+        is_first: bool,
+    ) -> bool {
+        let (service, name) = (Arc::clone(self), account.cursor_name());
+        let stored = blocking(move || {
+            let store = service.desk.store();
+            let stored = if is_first {
+                store.begin_chat_cursor(&name, &place)
+            } else {
+                store.set_chat_cursor(&name, &place)
+            };
+            if let Err(error) = &stored {
+                tracing::warn!(%error, "the place in a chat was not stored");
+            }
+            stored.is_ok()
+        });
+        stored.await.unwrap_or(false)
+    }
+
     async fn answer(
         self: &Arc<Self>,
         account: &AccountSetup,
         channel: &Arc<dyn ChatChannel>,
         update: ChatUpdate,
     ) {
-        let (ChatUpdate::Tapped { sender, place, .. } | ChatUpdate::Typed { sender, place, .. }) =
-            &update;
-        if let Some(event) = &place.event
+        let place = update.place();
+        if let (Some(event), Some(sender)) = (&place.event, update.sender())
             && !self.is_first(account, sender, event).await
         {
             return;

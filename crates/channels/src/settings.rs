@@ -231,7 +231,7 @@ impl ChatSetup {
             "" => front,
             to => format!("{front}:{to}{}", thread_part.unwrap_or_default()),
         };
-        let after_ms = after_sec * 1000;
+        let after_ms = after_sec.saturating_mul(1000);
         // Two ways to one chat are one message.
         if let Some(same) = self.targets.iter_mut().find(|one| one.name == name) {
             same.after_ms = same.after_ms.min(after_ms);

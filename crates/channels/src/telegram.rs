@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 
 use crate::channel::{
     ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageEdit,
-    MessageRef, NewMessage, ReadFrom,
+    MessageRef, NewMessage, ReadFrom, TappedMessage,
 };
 use crate::http::{ServiceAccount, ServiceCall};
 use crate::message::ChatMessage;
@@ -168,21 +168,24 @@ impl ChatChannel for TelegramBot {
             let body = json!({
                 // Before the first cursor, everything is old: only the number of the last one is read.
                 "offset": offset.unwrap_or(-1),
+                // So few that the answer is never too long to be read.
+                "limit": 25,
                 "timeout": if offset.is_some() { time.as_secs() } else { 0 },
                 "allowed_updates": ["message", "callback_query"],
             });
             let call = ServiceCall::post("getUpdates", &body).waiting(time);
             let found = self.ask(call).await?;
             let found = found.as_array().cloned().unwrap_or_default();
-            let last = found
-                .iter()
-                .filter_map(|one| one["update_id"].as_i64())
-                .max();
-            let next = last.map_or(offset.unwrap_or(0), |last| last + 1);
+            let number = |one: &Value| one["update_id"].as_i64();
+            let last = found.iter().filter_map(number).max();
+            let least = offset.unwrap_or(0);
+            let next = last.map_or(least, |last| last.saturating_add(1).max(least));
             let updates = match offset {
-                Some(_) => {
-                    let read = found.iter().filter_map(|one| read_update(one, name));
-                    read.collect()
+                // What was confirmed is not new, also where a server gives it once more.
+                Some(least) => {
+                    let is_new = |one: &&Value| number(one).is_some_and(|at| at >= least);
+                    let new = found.iter().filter(is_new);
+                    new.filter_map(|one| read_update(one, name)).collect()
                 }
                 None => Vec::new(),
             };
@@ -254,6 +257,10 @@ fn read_update(update: &Value, own_name: &str) -> Option<ChatUpdate> {
             },
             tap,
             names: None,
+            message: match message["edit_date"] {
+                Value::Null => TappedMessage::Unedited,
+                _ => TappedMessage::Edited,
+            },
         });
     }
     let message = update.get("message")?;

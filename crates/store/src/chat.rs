@@ -62,6 +62,14 @@ pub struct SentChatMessage<'a> {
     pub is_group: bool,
 }
 
+impl SentChatMessage<'_> {
+    /// A place that is empty, or longer than any platform's, is not stored.
+    pub fn check(self) -> Result<(), StoreError> {
+        limits::CHAT_PLACE.check(self.chat)?;
+        limits::CHAT_PLACE.check(self.message)
+    }
+}
+
 /// How messages to one target fare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatTargetStatus {
@@ -156,8 +164,7 @@ impl Store {
         sent: SentChatMessage<'_>,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        limits::CHAT_PLACE.check(sent.chat)?;
-        limits::CHAT_PLACE.check(sent.message)?;
+        sent.check()?;
         self.change(|change| {
             change.sql.execute(
                 "UPDATE chat_message SET state = 'sent', due_at_ms = ?3, tries = 0, chat = ?4,
@@ -205,7 +212,8 @@ impl Store {
         })
     }
 
-    /// A message waits until a platform takes it; it did not fail.
+    /// A message waits until a platform takes it; it did not fail. An end is shown for a day, also where
+    /// the platform never takes it.
     pub fn chat_postponed(
         &self,
         approval_id: &str,
@@ -214,9 +222,11 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.change(|change| {
             change.sql.execute(
-                "UPDATE chat_message SET due_at_ms = ?3
+                "UPDATE chat_message SET due_at_ms = CASE WHEN state <> 'queued' AND ?3 >
+                    ?4 + (SELECT coalesce(ended_at_ms, ?3) FROM approval WHERE id = ?1)
+                    THEN NULL ELSE ?3 END
                  WHERE target = ?2 AND number = (SELECT number FROM approval WHERE id = ?1)",
-                params![approval_id, target, until_ms],
+                params![approval_id, target, until_ms, END_SHOWN_MS],
             )?;
             Ok(())
         })
@@ -255,6 +265,18 @@ impl Store {
                     THEN NULL ELSE ?3 END
                  WHERE target = ?2 AND number = (SELECT number FROM approval WHERE id = ?1)",
                 params![approval_id, target, again_at_ms, END_SHOWN_MS],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// A message does not show the whole view any more, so nothing can be allowed by it.
+    pub fn chat_not_whole(&self, approval_id: &str, target: &str) -> Result<(), StoreError> {
+        self.change(|change| {
+            change.sql.execute(
+                "UPDATE chat_message SET offers_allow = 0
+                 WHERE target = ?2 AND number = (SELECT number FROM approval WHERE id = ?1)",
+                params![approval_id, target],
             )?;
             Ok(())
         })
@@ -319,19 +341,21 @@ impl Store {
         })
     }
 
-    /// Whether a message is about to be sent, of one approval or of any: its platform may know it before
-    /// the store does.
+    /// Whether an account is about to send a message, of one approval or of any: its platform may know it
+    /// before the store does.
     pub fn has_chat_queued(
         &self,
         approval_id: Option<&str>,
+        account: &str,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         self.read(|sql| {
             sql.one(
                 "SELECT EXISTS (SELECT 1 FROM chat_message JOIN approval USING (number)
                     WHERE state = 'queued' AND due_at_ms <= ?2 AND ending IS NULL
-                        AND (?1 IS NULL OR approval.id = ?1))",
-                params![approval_id, now_ms],
+                        AND (?1 IS NULL OR approval.id = ?1)
+                        AND (target = ?3 OR substr(target, 1, length(?3) + 1) = ?3 || ':'))",
+                params![approval_id, now_ms, account],
                 |row| row.get(0),
             )
         })

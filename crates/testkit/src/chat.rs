@@ -240,13 +240,18 @@ pub struct MatrixState {
     pub encrypted: BTreeSet<String>,
     /// Rooms that answer 403 to everything.
     pub forbidden: BTreeSet<String>,
-    direct: Value,
+    /// The account data `m.direct`.
+    pub direct: Value,
     pub rooms: Vec<String>,
     pub redacted: BTreeSet<String>,
     /// Calls, without the long polls.
     pub calls: Vec<ChatCall>,
     /// The next so many sends answer 429.
     pub busy: usize,
+    /// Messages with this text are refused.
+    pub refused_text: Option<String>,
+    /// Sent messages get ids that are this much longer.
+    pub longer_ids: usize,
 }
 
 pub const MATRIX_BOT: &str = "@interlock:test";
@@ -402,15 +407,21 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
             .wait(Duration::from_millis(wait), find)
             .unwrap_or(from);
         let state = shared.lock();
+        let filter: Value = serde_json::from_str(&parameter("filter").unwrap()).unwrap();
+        let most = filter["room"]["timeline"]["limit"].as_u64().unwrap();
         let mut rooms = serde_json::Map::new();
-        for (room, event) in &state.events[from..until] {
+        for (at, (room, event)) in state.events[from..until].iter().enumerate().rev() {
             let room = rooms
                 .entry(room.clone())
                 .or_insert_with(|| json!({ "timeline": { "events": [] } }));
-            room["timeline"]["events"]
-                .as_array_mut()
-                .unwrap()
-                .push(event.clone());
+            let timeline = &mut room["timeline"];
+            let events = timeline["events"].as_array_mut().unwrap();
+            if events.len() as u64 == most {
+                timeline["limited"] = json!(true);
+                continue;
+            }
+            events.insert(0, event.clone());
+            timeline["prev_batch"] = json!(format!("s{}", from + at));
         }
         return (
             200,
@@ -462,6 +473,11 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
                     let body = json!({ "errcode": "M_LIMIT_EXCEEDED", "retry_after_ms": 300 });
                     return (429, body);
                 }
+                let content = call.json();
+                let refused = state.refused_text.as_deref();
+                if refused.is_some_and(|text| content.to_string().contains(text)) {
+                    return (400, json!({ "errcode": "M_TOO_LARGE", "error": "no" }));
+                }
                 let key = format!("{room}/{key}");
                 let id = match state.transactions.get(&key) {
                     Some(id) => id.clone(),
@@ -471,7 +487,21 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
                         id
                     }
                 };
+                let id = format!("{id}{}", "x".repeat(state.longer_ids));
                 (200, json!({ "event_id": id }))
+            }
+            ("GET", ["rooms", room, "messages"]) => {
+                let place = |name: &str| -> usize {
+                    let place = parameter(name).unwrap();
+                    place.strip_prefix('s').unwrap().parse().unwrap()
+                };
+                let filter: Value = serde_json::from_str(&parameter("filter").unwrap()).unwrap();
+                let senders = filter["senders"].as_array().unwrap();
+                let between = state.events[place("to")..place("from")].iter().rev();
+                let found =
+                    between.filter(|(at, one)| at == room && senders.contains(&one["sender"]));
+                let chunk: Vec<&Value> = found.map(|(_, one)| one).take(100).collect();
+                (200, json!({ "chunk": chunk }))
             }
             ("GET", ["rooms", room, "relations", event, ..]) => {
                 let found = state.events.iter().filter(|(at, one)| {
@@ -500,6 +530,8 @@ pub struct TelegramStandIn {
 #[derive(Default)]
 pub struct TelegramState {
     updates: Vec<Value>,
+    /// Every answer has what was confirmed before as well.
+    pub repeats: bool,
     /// Messages by number: chat, text, buttons.
     pub messages: BTreeMap<i64, Value>,
     pub calls: Vec<(String, Value)>,
@@ -576,7 +608,11 @@ fn telegram_answer(shared: &Shared<TelegramState>, call: &ChatCall) -> (u16, Val
                     .cloned()
                     .collect(),
             };
-            (!new.is_empty()).then_some(new)
+            match new.is_empty() {
+                true => None,
+                false if state.repeats => Some(state.updates.clone()),
+                false => Some(new),
+            }
         };
         let new = shared.wait(wait, find).unwrap_or_default();
         return (200, json!({ "ok": true, "result": new }));

@@ -26,6 +26,9 @@ const PATH: &str = "/?v=10&encoding=json";
 /// Interactions that are acknowledged at once; those beyond them Discord shows as failed.
 const ACKNOWLEDGED_AT_ONCE: usize = 16;
 
+/// Starts are given anew each day.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
+
 const DISPATCH: u64 = 0;
 const HEARTBEAT: u64 = 1;
 const IDENTIFY: u64 = 2;
@@ -123,7 +126,8 @@ async fn identify(account: Arc<DiscordAccount>) -> Result<OpenSocket, ChatFailur
     let known = known.await?;
     let limit = &known["session_start_limit"];
     if limit["remaining"] == 0 {
-        let after = Duration::from_millis(limit["reset_after"].as_u64().unwrap_or(60_000));
+        let after = limit["reset_after"].as_u64().unwrap_or(60_000);
+        let after = Duration::from_millis(after).min(LONGEST_WAIT);
         return Err(ChatFailure::Busy { after });
     }
     let url = known["url"].as_str().unwrap_or_default();

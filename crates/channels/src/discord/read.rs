@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::channel::{ChatPlace, ChatTap, ChatUpdate};
+use crate::channel::{ChatPlace, ChatTap, ChatUpdate, TappedMessage};
 use crate::http::escaped;
 use crate::typed;
 
@@ -66,6 +66,10 @@ pub(super) fn read_tap(
         },
         tap: ChatTap::named(word)?,
         names: Some(approval.to_owned()),
+        message: match message["edited_timestamp"] {
+            Value::Null => TappedMessage::Unedited,
+            _ => TappedMessage::Edited,
+        },
     };
     Some((update, id.to_owned(), token.to_owned()))
 }

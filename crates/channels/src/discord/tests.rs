@@ -3,7 +3,7 @@ use interlock_wire::Secret;
 use super::read::{DiscordIdentity, read_message, read_tap};
 use super::*;
 use crate::address::ServiceAddress;
-use crate::channel::{ChatTap, ChatUpdate};
+use crate::channel::{ChatTap, ChatUpdate, TappedMessage};
 use crate::message::{ChatButton, ChatSubject};
 
 fn own() -> DiscordIdentity {
@@ -171,6 +171,18 @@ fn the_text_cannot_leave_its_block_and_nothing_is_mentioned() {
     for block in ["a ``` b", &"x".repeat(2_000)] {
         assert!(!bot.fits(&setup_of(block)), "{block}");
     }
+    // A name of an agent's choice leaves room for nothing else: the message is cut, and still sent.
+    let mut long = ChatMessage {
+        title: "⏳ kmnpz · main @ gateway · ".to_owned() + &"\\u{ad}".repeat(1_000),
+        ..message.clone()
+    };
+    crate::message::cut(&bot, &mut long);
+    assert!(bot.fits(&long));
+    assert!(long.title.starts_with("⏳ kmnpz · main @ gateway · ") && long.title.ends_with('…'));
+    assert_eq!(
+        (&long.note, &long.buttons),
+        (&message.note, &message.buttons)
+    );
     let title = ChatMessage {
         title: "```".to_owned(),
         ..message
@@ -181,4 +193,17 @@ fn the_text_cannot_leave_its_block_and_nothing_is_mentioned() {
 
 fn text_fences(body: &Value) -> usize {
     body["content"].as_str().unwrap().matches("```").count()
+}
+
+#[test]
+fn a_button_of_an_edited_message_says_so() {
+    let tapped = |time: Value| match read_tap(
+        &tap(|event| event["message"]["edited_timestamp"] = time),
+        &own(),
+    ) {
+        Some((ChatUpdate::Tapped { message, .. }, ..)) => message,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(tapped(Value::Null), TappedMessage::Unedited);
+    assert_eq!(tapped(json!("2026-01-01T00:00:01Z")), TappedMessage::Edited);
 }

@@ -38,7 +38,7 @@ fn reactions_of_others_are_read_with_and_without_the_variation_selector() {
                 );
                 tap
             }
-            ChatUpdate::Typed { .. } => panic!("{update:?}"),
+            ChatUpdate::Typed { .. } | ChatUpdate::Replaced { .. } => panic!("{update:?}"),
         })
         .collect();
     assert_eq!(taps, [AllowOnce, AllowOnce, Deny, AllowAlways, AllowAlways]);
@@ -78,10 +78,61 @@ fn a_reaction_that_was_taken_back_is_none() {
 
 #[test]
 fn invitations_are_taken_from_approvers_only() {
-    let invite = |sender: &str| json!({ "invite_state": { "events": [event("m.room.member", sender, &json!({ "membership": "invite" }))] } });
+    let invitation = |sender: &str, to: &str| {
+        let mut one = event("m.room.member", sender, &json!({ "membership": "invite" }));
+        one["state_key"] = json!(to);
+        one
+    };
+    let room = |events: Value| json!({ "invite_state": { "events": events } });
+    let (ada, eve, bot) = ("@ada:x", "@eve:x", "@bot:x");
     let synced = json!({ "rooms": { "invite": {
-        "!good:x": invite("@ada:x"), "!bad:x": invite("@eve:x") } } });
-    assert_eq!(invitations(&synced, &["@ada:x".to_owned()]), ["!good:x"]);
+        "!good:x": room(json!([invitation(ada, bot), invitation(eve, "@other:x")])),
+        "!bad:x": room(json!([invitation(eve, bot)])),
+        // What another server says of a room is not checked: an approver invited another account there.
+        "!other:x": room(json!([invitation(eve, bot), invitation(ada, "@other:x")])),
+        "!both:x": room(json!([invitation(eve, bot), invitation(ada, bot)])),
+        "!empty:x": room(json!([])),
+        "!odd:x": room(json!("x")),
+    } } });
+    assert_eq!(invitations(&synced, bot, &[ada.to_owned()]), ["!good:x"]);
+}
+
+#[test]
+fn replacements_of_own_messages_are_read_and_those_of_others_are_not() {
+    let replacing = |sender: &str| {
+        let content = json!({ "msgtype": "m.text", "body": "* other",
+            "m.new_content": { "msgtype": "m.text", "body": "other" },
+            "m.relates_to": { "rel_type": "m.replace", "event_id": "$prompt" } });
+        event("m.room.message", sender, &content)
+    };
+    let place = place_in("!r:x", "$prompt");
+    let read = read(&json!([replacing("@bot:x"), replacing("@eve:x")]));
+    assert_eq!(read, [ChatUpdate::Replaced { place }]);
+}
+
+#[test]
+fn a_text_in_a_thread_is_for_its_root_and_a_reply_for_what_it_replies_to() {
+    let replies_to = |relation: Value| {
+        let content = json!({ "msgtype": "m.text", "body": "/exec", "m.relates_to": relation });
+        match read(&json!([event("m.room.message", "@ada:x", &content)])).as_slice() {
+            [ChatUpdate::Typed { replies_to, .. }] => replies_to.clone().unwrap_or_default(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let thread = |is_falling_back: bool| {
+        json!({ "rel_type": "m.thread", "event_id": "$root", "is_falling_back": is_falling_back,
+            "m.in_reply_to": { "event_id": "$last" } })
+    };
+    assert_eq!(replies_to(thread(true)), "$root");
+    assert_eq!(replies_to(thread(false)), "$last");
+    assert_eq!(
+        replies_to(json!({ "rel_type": "m.thread", "event_id": "$root" })),
+        "$root"
+    );
+    assert_eq!(
+        replies_to(json!({ "m.in_reply_to": { "event_id": "$last" } })),
+        "$last"
+    );
 }
 
 #[test]

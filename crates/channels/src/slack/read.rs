@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::channel::{ChatPlace, ChatTap, ChatUpdate};
+use crate::channel::{ChatPlace, ChatTap, ChatUpdate, TappedMessage};
 use crate::typed;
 
 /// Who the app is. What names another workspace or another app is not for it.
@@ -66,7 +66,48 @@ fn read_tap(payload: &Value, own: &SlackIdentity) -> Option<ChatUpdate> {
         sender,
         tap: ChatTap::named(action["action_id"].as_str()?)?,
         names: Some(action["value"].as_str()?.to_owned()),
+        message: shown(&payload["message"]),
     })
+}
+
+/// What a message shows. Slack marks no message as edited of which only the blocks were replaced, but it
+/// says which blocks it has.
+fn shown(message: &Value) -> TappedMessage {
+    let is_set = |key: &str| match &message[key] {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    if ["edited", "attachments", "files"].into_iter().any(is_set) {
+        return TappedMessage::Edited;
+    }
+    let Some(blocks) = message["blocks"].as_array() else {
+        return TappedMessage::Unedited;
+    };
+    let mut text = String::new();
+    for block in blocks.iter().filter(|block| block["type"] != "actions") {
+        if block["type"] != "rich_text" || !add_text(block, &mut text) {
+            return TappedMessage::Edited;
+        }
+    }
+    TappedMessage::Shows(text)
+}
+
+/// Adds the text below a part of a message. `false` where there is something else than text, such as a
+/// picture. A bare link is Interlock's own: it leads to a page that shows the approval itself.
+fn add_text(part: &Value, text: &mut String) -> bool {
+    match part["type"].as_str() {
+        Some("text") => text.push_str(part["text"].as_str().unwrap_or_default()),
+        Some("link") if part["text"].is_null() => {}
+        // Slack writes some characters so.
+        Some("emoji") => {}
+        Some("rich_text" | "rich_text_section" | "rich_text_preformatted") => {
+            let mut inner = part["elements"].as_array().into_iter().flatten();
+            return inner.all(|inner| add_text(inner, text));
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// A message that a person typed just now, as plain text.

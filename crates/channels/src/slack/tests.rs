@@ -1,5 +1,5 @@
 use super::*;
-use crate::channel::{ChatTap, ChatUpdate};
+use crate::channel::{ChatTap, ChatUpdate, TappedMessage};
 use crate::message::{ChatButton, ChatSubject};
 
 fn own() -> SlackIdentity {
@@ -202,4 +202,55 @@ fn the_text_is_literal_and_buttons_name_their_approval() {
     );
     shown.buttons.clear();
     assert_eq!(content(&shown)["blocks"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_a_tapped_message_shows_is_compared_and_anything_but_text_is_an_edit() {
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let rich =
+        |elements: Value| json!({ "type": "rich_text", "block_id": "x", "elements": elements });
+    let prompt = rich(json!([
+        { "type": "rich_text_section", "elements": [{ "type": "emoji", "name": "hourglass" }, text("title")] },
+        { "type": "rich_text_preformatted", "border": 0, "elements": [text("block")] },
+        { "type": "rich_text_section", "elements": [{ "type": "link", "url": "https://x/approve/1" }] },
+    ]));
+    let actions = json!({ "type": "actions", "elements": [
+        { "type": "button", "text": { "type": "plain_text", "text": "Deny" } }] });
+    let shown = |key: &str, value: Value| {
+        let envelope = tap(|payload| payload["message"][key] = value);
+        match read_envelope(&envelope, &own()) {
+            Some(ChatUpdate::Tapped { message, .. }) => message,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        shown("blocks", json!([prompt, actions])),
+        TappedMessage::Shows("titleblock".to_owned())
+    );
+    let labeled = json!([{ "type": "rich_text_section",
+        "elements": [{ "type": "link", "url": "https://x", "text": "ls" }] }]);
+    for (key, value) in [
+        ("edited", json!({ "user": "B1", "ts": "9.0" })),
+        ("attachments", json!([{ "text": "rm -rf /" }])),
+        ("files", json!([{ "id": "F1" }])),
+        (
+            "blocks",
+            json!([{ "type": "image", "image_url": "https://x" }]),
+        ),
+        (
+            "blocks",
+            json!([prompt, { "type": "section", "text": text("ls") }]),
+        ),
+        ("blocks", json!([rich(labeled)])),
+        (
+            "blocks",
+            json!([rich(json!([{ "type": "rich_text_list", "elements": [] }]))]),
+        ),
+    ] {
+        assert_eq!(shown(key, value.clone()), TappedMessage::Edited, "{value}");
+    }
+    assert_eq!(
+        shown("blocks", json!([])),
+        TappedMessage::Shows(String::new())
+    );
 }

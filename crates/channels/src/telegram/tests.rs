@@ -110,3 +110,23 @@ fn the_text_is_literal_and_its_places_are_counted_in_units_of_utf_16() {
     }
     assert_eq!(keyboard(&message), json!({ "inline_keyboard": [] }));
 }
+
+#[test]
+fn a_button_of_an_edited_message_says_so() {
+    let tapped = |message: Value| {
+        let query = json!({ "id": "q", "from": { "id": 42, "is_bot": false }, "data": "deny",
+            "message": message });
+        match read_update(
+            &json!({ "update_id": 1, "callback_query": query }),
+            "interlock_bot",
+        ) {
+            Some(ChatUpdate::Tapped { message, .. }) => message,
+            other => panic!("{other:?}"),
+        }
+    };
+    let message = json!({ "message_id": 7, "date": 1, "chat": { "id": 42 } });
+    assert_eq!(tapped(message.clone()), TappedMessage::Unedited);
+    let mut edited = message;
+    edited["edit_date"] = json!(2);
+    assert_eq!(tapped(edited), TappedMessage::Edited);
+}

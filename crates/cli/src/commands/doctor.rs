@@ -1,6 +1,7 @@
 //! `interlock doctor`: checks whether the approvals document is recorded, shows what separates runs
-//! from Interlock, and repairs what can be repaired.
+//! from Interlock, tries sandboxes and chats, and repairs what can be repaired.
 
+mod channels;
 mod sandbox;
 
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use interlock_policy::AgentId;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use channels::ChannelHealth;
 use sandbox::SandboxHealth;
 
 /// Findings about entries that can never match.
@@ -99,6 +101,7 @@ fn print_report(
         rustix::process::geteuid().as_raw(),
     );
     let sandbox = SandboxHealth::look(host)?;
+    let channels = ChannelHealth::look(state, host, file.config());
     let findings = audit(open_options(state));
     let count = |severity: FindingSeverity| {
         let of_it = findings
@@ -129,6 +132,7 @@ fn print_report(
             "document": document,
             "separation": separated.iter().map(separation).collect::<Vec<_>>(),
             "sandbox": sandbox,
+            "channels": channels,
             "repairs": report.repairs,
             "notes": notes,
             "audit": { "critical": critical, "warn": warn },
@@ -143,6 +147,7 @@ fn print_report(
         out += &format!("runs of {agents}: {}\n", line(&group.separation.describe()));
     }
     out += &sandbox.text();
+    out += &channels.text(state);
     for repair in &report.repairs {
         let word = if repair.done { "repaired" } else { "to repair" };
         out += &format!("{word} {}: {}\n", repair.id, line(&repair.what));

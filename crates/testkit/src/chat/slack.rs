@@ -101,7 +101,7 @@ impl SlackStandIn {
             "container": { "type": "message", "message_ts": ts, "channel_id": channel,
                 "is_ephemeral": false },
             "message": { "type": "message", "bot_id": "B0", "user": SLACK_BOT, "ts": ts,
-                "app_id": SLACK_APP },
+                "app_id": SLACK_APP, "blocks": blocks },
             "trigger_id": format!("t.{time}"), "response_url": "https://hooks.slack.com/actions/x",
             "actions": [{ "type": "button", "action_id": action, "block_id": "b", "value": value,
                 "action_ts": time }],
