@@ -117,6 +117,8 @@ pub enum ViewLabel {
     Background,
     Sandbox,
     Shield,
+    /// Which programs a run on the host starts, where that is limited or logged.
+    Programs,
     /// The user of the run, where that is not the user of Interlock.
     User,
     Agent,
@@ -165,6 +167,7 @@ impl ViewLabel {
             Self::Background => "waits",
             Self::Sandbox => "sandbox",
             Self::Shield => "shield",
+            Self::Programs => "programs",
             Self::User => "user",
             Self::Agent => "agent",
             Self::Session => "session",

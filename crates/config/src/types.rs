@@ -268,6 +268,7 @@ settings! {
         run_as: Option<String>,
         leftovers: Option<Leftovers>,
         shield: Option<Shield>,
+        tree: Option<SandboxTree>,
         node_from_sandbox: Option<bool>,
         effects: Option<ExecEffects>,
         unbound_approvals: Option<UnboundApprovals>,
@@ -335,6 +336,7 @@ settings! {
         required: Option<bool>,
         allow_host_root: Option<bool>,
         workspace_access: Option<WorkspaceAccess>,
+        workspace_root: Option<String>,
         view: Option<SandboxView>,
         binds: Option<Vec<String>>,
         protect: Option<Vec<String>>,
@@ -345,6 +347,9 @@ settings! {
         prune: SandboxPrune,
         docker: SandboxDocker,
         ssh: SandboxSsh,
+        /// Of the reference; nothing here drives a browser. It is no part of what tells scopes apart.
+        #[serde(skip_serializing)]
+        browser: Option<serde_json::Value>,
     }
 
     /// The machine that runs are carried out on, with the backend `ssh`.

@@ -140,8 +140,7 @@ mod tests {
         assert!(unmet.unwrap().contains("not available in this version"));
         // Another mistake says nothing of a sandbox; the last good config is in force.
         assert_eq!(unmet_with("{ gateway: { port: 0 } }"), None);
-        let unmet =
-            unmet_with("{ agents: { list: [{ id: 'a', sandbox: { workspaceRoot: '/srv' } }] } }");
+        let unmet = unmet_with("{ agents: { list: [{ id: 'a', sandbox: { kubernetes: {} } }] } }");
         assert!(unmet.is_some());
         let off = "{ agents: { defaults: { sandbox: { mode: 'off' } } } }";
         assert_eq!(unmet_with(off), None);

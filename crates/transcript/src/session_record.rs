@@ -1,6 +1,6 @@
 //! What is known of a session besides its output: who started what, and how it can be used.
 
-use interlock_plan::{PlanShield, StartedPrograms};
+use interlock_plan::{PlanShield, SandboxTree, StartedPrograms};
 use serde::{Deserialize, Serialize};
 
 /// The facts of one background session. They lie in its `status.json`, so that a later reader,
@@ -42,6 +42,9 @@ pub struct SessionRecord {
     /// What keeps it away from Interlock itself; none in records of versions without shields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<PlanShield>,
+    /// How the programs are held that a run on the host starts, where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<SandboxTree>,
     /// The session is in the background: no call waits for its result any more.
     pub background: bool,
     /// How long it is kept after its end.

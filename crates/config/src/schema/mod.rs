@@ -59,13 +59,18 @@ pub enum ConfigKind {
     Refused(&'static str),
     /// A key whose feature this version does not have. It is refused, never ignored.
     NotAvailable(&'static MissingFeature),
+    /// A key of the reference that is read and has no effect, of which the owner is notified.
+    Unused,
 }
 
 impl ConfigKind {
     /// Whether the key may be set. A key that may be set has an effect; a test holds the program to
     /// it.
     pub fn is_accepted(&self) -> bool {
-        !matches!(self, Self::Refused(_) | Self::NotAvailable(_))
+        !matches!(
+            self,
+            Self::Refused(_) | Self::NotAvailable(_) | Self::Unused
+        )
     }
 
     /// With its article, for messages.
@@ -80,6 +85,7 @@ impl ConfigKind {
             Self::List(_) => "a list",
             Self::Map(..) | Self::Object(_) => "an object",
             Self::Refused(_) | Self::NotAvailable(_) => "absent",
+            Self::Unused => "anything",
         }
     }
 }
