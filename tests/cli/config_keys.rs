@@ -14,11 +14,10 @@ const TRACE: &str = "/usr/bin/touch trace";
 
 /// Keys of the reference texts that have no effect here, each with a value that they would take.
 const NOT_AVAILABLE: &[(&str, &str)] = &[
-    ("tools.exec.tree", "log"),
     ("agents.defaults.sandbox.backend", "kubernetes"),
     ("agents.defaults.sandbox.docker.user", "'0:0'"),
     ("agents.defaults.sandbox.ssh.command", "ssh"),
-    ("agents.list[0].sandbox.workspaceRoot", "/srv/sandboxes"),
+    ("agents.list[0].sandbox.podman", "{}"),
     ("agents.list[0].tools.exec.mode", "auto"),
     ("tools.exec.mode", "auto"),
     ("tools.exec.reviewer.model", "m"),
@@ -29,9 +28,9 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
 
 /// Configs that ask for a sandbox that this version does not have.
 const ASKS_FOR_SANDBOX: &[&str] = &[
-    "{ agents: { defaults: { sandbox: { mode: 'all', workspaceRoot: '/srv' } } } }",
+    "{ agents: { defaults: { sandbox: { mode: 'all', kubernetes: {} } } } }",
     "{ agents: { defaults: { sandbox: { mode: 'non-main', backend: 'kubernetes' } } } }",
-    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', workspaceRoot: '/srv' } }] } }",
+    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', kubernetes: {} } }] } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', kubernetes: {} } }] } }",
     "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'kubernetes', mode: 'all' } } } }",
 ];

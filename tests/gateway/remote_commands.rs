@@ -139,7 +139,10 @@ fn the_guide_shows_the_table_of_commands() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/machines.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     let table = interlock::reference::reach_table();
-    assert!(guide.contains(&table), "docs/guide/machines.md lacks:\n{table}");
+    assert!(
+        guide.contains(&table),
+        "docs/guide/machines.md lacks:\n{table}"
+    );
 }
 
 #[test]

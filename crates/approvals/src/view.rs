@@ -118,6 +118,8 @@ pub enum ViewLabel {
     Background,
     Sandbox,
     Shield,
+    /// Which programs a run on the host may start, if that is limited or logged.
+    Programs,
     /// The user of the run, if it is not the user of Interlock.
     User,
     Agent,
@@ -166,6 +168,7 @@ impl ViewLabel {
             Self::Background => "waits",
             Self::Sandbox => "sandbox",
             Self::Shield => "shield",
+            Self::Programs => "programs",
             Self::User => "user",
             Self::Agent => "agent",
             Self::Session => "session",

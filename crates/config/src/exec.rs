@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use interlock_plan::SandboxTree;
+
 use crate::choice::{Leftovers, Shield};
 use crate::types::ExecConfig;
 
@@ -105,6 +107,11 @@ impl ExecConfig {
     /// Whether runs are kept away from Interlock itself.
     pub fn shield(&self) -> Shield {
         self.shield.unwrap_or(Shield::Auto)
+    }
+
+    /// Which programs runs start that the allowlist allows.
+    pub fn tree(&self) -> SandboxTree {
+        self.tree.unwrap_or(SandboxTree::Off)
     }
 
     /// Whether a run is refused when a file of it could change between check and start.

@@ -269,6 +269,7 @@ settings! {
         run_as: Option<String>,
         leftovers: Option<Leftovers>,
         shield: Option<Shield>,
+        tree: Option<SandboxTree>,
         node_from_sandbox: Option<bool>,
         effects: Option<ExecEffects>,
         unbound_approvals: Option<UnboundApprovals>,
@@ -337,6 +338,7 @@ settings! {
         required: Option<bool>,
         allow_host_root: Option<bool>,
         workspace_access: Option<WorkspaceAccess>,
+        workspace_root: Option<String>,
         view: Option<SandboxView>,
         binds: Option<Vec<String>>,
         protect: Option<Vec<String>>,
@@ -347,6 +349,9 @@ settings! {
         prune: SandboxPrune,
         docker: SandboxDocker,
         ssh: SandboxSsh,
+        /// Of the reference; nothing here drives a browser. It is no part of what tells scopes apart.
+        #[serde(skip_serializing)]
+        browser: Option<serde_json::Value>,
     }
 
     /// The machine on which runs of the backend `ssh` are executed.

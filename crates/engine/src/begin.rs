@@ -41,6 +41,7 @@ pub(super) fn begin(
     let space = sandbox.as_ref().map(|sandbox| sandbox.space());
     let restricted = confinement.restricted.as_ref();
     let space = space.or_else(|| restricted.map(|restricted| restricted.space()));
+    let tree = confinement.tree.clone();
     let ends = Ends::open(plan, made).map_err(&descriptors)?;
     drop(as_the_run);
     let slave = ends
@@ -64,6 +65,7 @@ pub(super) fn begin(
         settings: settings.clone(),
         sandbox,
         far: confinement.far.clone(),
+        tree,
         time_limit: plan.timeout_ms.map(Duration::from_millis),
         collected: Instant::now(),
     };

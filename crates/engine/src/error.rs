@@ -41,6 +41,9 @@ pub enum StartError {
     /// The sandbox could not be set up. The run does not start on the host instead.
     #[error("the sandbox of the run cannot be set up: {0}")]
     Sandbox(String),
+    /// Which programs the run starts could not be limited or logged, although the plan says so.
+    #[error("which programs the run starts cannot be held (tools.exec.tree): {0}")]
+    Tree(String),
 }
 
 impl StartError {
@@ -53,6 +56,7 @@ impl StartError {
             Self::RaceNotExcluded { .. } => "RACE_NOT_EXCLUDED",
             Self::Shield(_) => "SHIELD_FAILED",
             Self::Sandbox(_) => "SANDBOX_UNAVAILABLE",
+            Self::Tree(_) => "TREE_UNAVAILABLE",
             Self::WorkingDirectory { .. }
             | Self::Execute { .. }
             | Self::Invalid(_)

@@ -18,7 +18,7 @@ use super::error::{StartError, words};
 use super::registry::{NotSpawned, Registry, StartedProcess};
 use super::streams::Streams;
 use super::unsafe_spawn::{CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
-use crate::sandbox::{FarSide, RestrictedRun, RunSandbox};
+use crate::sandbox::{FarSide, HostTree, RestrictedRun, RunSandbox};
 use crate::shield::RunShield;
 
 /// What runs a script that does not say so itself.
@@ -45,6 +45,8 @@ pub(super) struct RunConfinement {
     pub restricted: Option<Arc<RestrictedRun>>,
     /// The run is carried out on another machine; what starts here is the client.
     pub far: Option<Arc<FarSide>>,
+    /// Which programs a run on the host starts, where that is limited or logged.
+    pub tree: Option<Arc<HostTree>>,
 }
 
 impl RunConfinement {
@@ -306,6 +308,7 @@ impl PreparedLaunch<'_> {
             shield: confinement.shield.clone(),
             sandbox: confinement.sandbox.as_ref().map(|(own, _)| Arc::clone(own)),
             restricted: confinement.restricted.clone(),
+            tree: confinement.tree.clone(),
             account: self.launcher.account.clone(),
             directory: self.directory.clone(),
             streams: self.streams.clone(),
@@ -326,6 +329,7 @@ fn failure(error: NotSpawned, cwd: &str, path: String) -> LaunchFailure {
         }
         NotSpawned::Unshielded(error) => StartError::Shield(words(&error)),
         NotSpawned::Unconfined(error) => StartError::Sandbox(words(&error)),
+        NotSpawned::Unheld(error) => StartError::Tree(words(&error)),
         NotSpawned::Failed(source) => StartError::Execute { path, source },
     })
 }

@@ -19,7 +19,7 @@ use super::run::{RunOutcome, RunShared, RunStatus};
 use super::tree::{self, Leftover, TreeEnding, TreeProgress};
 use super::warm;
 use super::{Exit, ForcedEnd, Leftovers, OutputSink, Settings, StreamKind, Usage};
-use crate::sandbox::{FarSide, RunSandbox};
+use crate::sandbox::{FarSide, HostTree, RunSandbox};
 
 /// More than a pipe holds, so that a full one is emptied at once.
 const BUFFER: usize = 128 * 1024;
@@ -47,6 +47,7 @@ pub(super) struct Pump {
     pub settings: Settings,
     pub sandbox: Option<Arc<RunSandbox>>,
     pub far: Option<Arc<FarSide>>,
+    pub tree: Option<Arc<HostTree>>,
     pub time_limit: Option<Duration>,
     /// When it last looked for what was left to this process and has ended.
     pub collected: Instant,
@@ -128,7 +129,10 @@ impl Pump {
                 .sandbox
                 .as_ref()
                 .is_some_and(|sandbox| sandbox.may_lack_processes()),
-            programs: self.sandbox.as_ref().and_then(|own| own.programs()),
+            programs: match (&self.sandbox, &self.tree) {
+                (Some(own), _) => own.programs(),
+                (None, tree) => tree.as_ref().and_then(|tree| tree.programs()),
+            },
         };
         self.sink.ended(&outcome);
         self.shared.publish(outcome);

@@ -49,6 +49,8 @@ pub(super) enum NotSpawned {
     Unshielded(std::io::Error),
     /// The sandbox could not be entered.
     Unconfined(std::io::Error),
+    /// The programs that the run starts could not be limited or logged.
+    Unheld(std::io::Error),
     Failed(std::io::Error),
 }
 
@@ -73,6 +75,7 @@ impl Registry {
         let pid = unsafe_spawn::spawn(launch).map_err(|error| match error {
             SpawnError::Shield(error) => NotSpawned::Unshielded(error),
             SpawnError::Sandbox(error) => NotSpawned::Unconfined(error),
+            SpawnError::Tree(error) => NotSpawned::Unheld(error),
             SpawnError::Execute(error) => NotSpawned::Failed(error),
         })?;
         state.stages.push(pid);

@@ -13,7 +13,7 @@ use crate::output_sink::OutputSink;
 #[cfg(feature = "race-hook")]
 use crate::race_hook;
 use crate::run::Run;
-use crate::sandbox::{FarSide, RestrictedRun, RunSandbox, ScopeNamespaces, SpareSandbox};
+use crate::sandbox::{FarSide, HostTree, RestrictedRun, RunSandbox, ScopeNamespaces, SpareSandbox};
 use crate::settings::Settings;
 use crate::shield::RunShield;
 use crate::tree;
@@ -97,9 +97,14 @@ fn confine(
         }
         return Ok(RunConfinement {
             shield,
+            tree: plan.tree.as_ref().map(HostTree::make).transpose()?,
             ..RunConfinement::default()
         });
     };
+    if plan.tree.is_some() {
+        let why = "the plan holds the programs of a run on the host, too".to_owned();
+        return Err(StartError::Sandbox(why));
+    }
     if !is_marked || shield.is_some() {
         let why = "the plan says that there is a shield, too".to_owned();
         return Err(StartError::Sandbox(why));

@@ -20,6 +20,7 @@ use interlock_programs::builtins::Builtin;
 use interlock_sandbox::PreparedSandbox;
 
 use crate::account::environment_of;
+use crate::executables::{HostTreeRules, TreeUnavailable};
 
 use actions::{Judgement, pipelines};
 pub(crate) use judged::{Allowed, PreparedRun};
@@ -50,6 +51,8 @@ pub struct RunSettings<'a> {
     pub elevated: Elevation,
     /// The sandboxed run that this run repeats outside of the sandbox.
     pub retry: Option<PlanRetry>,
+    /// Which programs it starts, where the owner limits or logs them.
+    pub tree: Option<&'a HostTreeRules>,
 }
 
 impl<'a> RunSettings<'a> {
@@ -74,6 +77,8 @@ pub enum PrepareError {
     Environment(String),
     #[error(transparent)]
     Shell(#[from] ShellError),
+    #[error(transparent)]
+    Tree(#[from] TreeUnavailable),
 }
 
 impl PrepareError {
@@ -84,6 +89,7 @@ impl PrepareError {
             Self::Missing { .. } => "COMMAND_NOT_FOUND",
             Self::Environment(_) => "ENV_REJECTED",
             Self::Shell(_) => "SHELL_UNUSABLE",
+            Self::Tree(_) => "TREE_UNAVAILABLE",
         }
     }
 }
@@ -114,6 +120,9 @@ pub fn prepare(
     let mut plan = prepare_by(analysis, verdict, settings, PinnedFile::of)?;
     bind_libraries(&mut plan)?;
     check_held(verdict, &plan)?;
+    if let Some(tree) = settings.tree.filter(|_| plan.sandbox.is_none()) {
+        plan.tree = Some(tree.for_plan(&plan)?);
+    }
     if verdict.outcome == Outcome::Ask {
         plan.race_freedom = Some(interlock_engine::race_freedom(&plan));
     }
@@ -251,6 +260,7 @@ fn prepare_by(
         sandbox: settings.sandbox.map(|sandbox| sandbox.plan.clone()),
         elevated: settings.elevated,
         retry: settings.retry.clone(),
+        tree: None,
     };
     if verdict.by_allowlist {
         turn_pagers_off(&mut plan);

@@ -141,8 +141,7 @@ mod tests {
         assert!(unmet.unwrap().contains("not available in this version"));
         // Another mistake says nothing about a sandbox, so the last valid config is in force.
         assert_eq!(unmet_with("{ gateway: { port: 0 } }"), None);
-        let unmet =
-            unmet_with("{ agents: { list: [{ id: 'a', sandbox: { workspaceRoot: '/srv' } }] } }");
+        let unmet = unmet_with("{ agents: { list: [{ id: 'a', sandbox: { kubernetes: {} } }] } }");
         assert!(unmet.is_some());
         let off = "{ agents: { defaults: { sandbox: { mode: 'off' } } } }";
         assert_eq!(unmet_with(off), None);

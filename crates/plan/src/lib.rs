@@ -25,6 +25,7 @@ mod exposure;
 mod git_files;
 mod git_settings;
 mod glob;
+mod host_tree;
 mod identity;
 mod kind;
 mod known;
@@ -45,6 +46,7 @@ pub use elevation::{Elevation, PlanRetry};
 pub use executables::executable_closure;
 pub use exposure::Exposure;
 pub use git_settings::{FILLED_BY_TOOLS, ObeyedKind, ObeyedPath, git_obeys, repositories_below};
+pub use host_tree::{PlanTree, gains_privileges, is_left_to_shell};
 pub use identity::{Drift, PinnedFile, hex};
 pub use interlock_binding::{BindingKind, BoundRole};
 pub use known::{

@@ -10,6 +10,7 @@ use crate::account::{AssumedAccount, PlanAccount};
 use crate::binding::PlanBinding;
 use crate::destination::PinnedPath;
 use crate::elevation::{Elevation, PlanRetry};
+use crate::host_tree::PlanTree;
 use crate::identity::{Drift, PinnedFile};
 use crate::race::RaceFreedom;
 use crate::sandbox::SandboxPlan;
@@ -70,6 +71,9 @@ pub struct RunPlan {
     /// The sandboxed run that this run repeats outside of the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<PlanRetry>,
+    /// Which programs a run on the host may start, where that is limited or logged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<PlanTree>,
 }
 
 /// Whether the run has namespaces in which Interlock's state directory, sockets and processes do

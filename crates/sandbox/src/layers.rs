@@ -59,7 +59,7 @@ impl ScopeStore {
     /// Every layer that is neither committed nor removed, the oldest first.
     pub fn layers(&self) -> Vec<RunLayerState> {
         let mut layers: Vec<RunLayerState> = Vec::new();
-        for scope in entries(self.root()) {
+        for scope in self.directories() {
             for directory in entries(&scope.join(LAYERS)) {
                 if let Ok(layer) = RunLayerState::read(&directory) {
                     layers.push(layer);
@@ -81,7 +81,7 @@ impl ScopeStore {
 
     /// The layer of exactly this run.
     pub fn layer_of_run(&self, run_id: &str) -> Option<RunLayerState> {
-        entries(self.root()).into_iter().find_map(|scope| {
+        self.directories().into_iter().find_map(|scope| {
             let directory = interlock_plan::layer_directory(&scope, run_id)?;
             RunLayerState::read(&directory).ok()
         })
@@ -89,7 +89,7 @@ impl ScopeStore {
 
     /// Removes what commits and trials left behind.
     pub fn sweep_layers(&self) {
-        for scope in entries(self.root()) {
+        for scope in self.directories() {
             for directory in entries(&scope.join(LAYERS)) {
                 let is_over = directory.join(COMMITTED).exists();
                 if is_over && let Ok(Some(_lock)) = lock(&directory, Duration::ZERO) {

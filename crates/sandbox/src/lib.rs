@@ -2,7 +2,7 @@
 //! [`SandboxPlan`](interlock_plan::SandboxPlan).
 //!
 //! Read `standing` (whether a conversation is sandboxed), `scope` (what shares a sandbox, and its
-//! directories), `upkeep` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
+//! directories; `elsewhere`: below another directory), `upkeep` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
 //! sees, step by step), `layers` (what runs changed under `cow`), `probe` (whether the promises hold), `denials` (what a run was denied).
 //! `container` drives the engines of containers, and `ssh` reaches other machines. Nothing here starts a process for a caller; the engine sets up what the value says.
 
@@ -11,6 +11,7 @@
 mod binds;
 mod container;
 mod denials;
+mod elsewhere;
 mod error;
 mod hidden;
 mod layers;
@@ -31,6 +32,6 @@ pub use layers::{HeldLayer, KeptLayer, RunLayerState};
 pub use probe::probe_script;
 pub use scope::{ScopeRecord, ScopeStore, UnusableScope};
 pub use ssh::open_connection;
-pub use standing::{SandboxCoverage, SandboxStanding, standing_of, time_limit};
+pub use standing::{SandboxCoverage, SandboxStanding, config_notices, standing_of, time_limit};
 pub use upkeep::{RemovedScopes, ScopeRemovalError, ScopeSelection};
 pub use view::{LANDLOCK_LACKS, PreparedSandbox, SandboxRequest, prepare_sandbox};

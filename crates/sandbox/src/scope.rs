@@ -1,6 +1,7 @@
 //! Scopes: what shares one sandbox. A scope is an agent, a conversation or everything, together with its
 //! workspace and settings. It has directories of its own, under a name that is a hash.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::container::{ContainerRecord, containers_of, remove_container};
+use crate::elsewhere::{link_scope, other_roots, scope_directory};
 use crate::error::SandboxError;
 use crate::layers::LAYERS;
 use crate::ssh::{is_far, remove_far_side};
@@ -83,6 +85,8 @@ pub(crate) struct ScopeOf<'a> {
     pub workspace: &'a Path,
     /// Previews leave nothing for other runs.
     pub effects: SandboxEffects,
+    /// Where its directories lie, if not in the state directory; checked.
+    pub root: Option<&'a Path>,
 }
 
 /// The directories of a scope that runs see.
@@ -145,14 +149,34 @@ impl ScopeStore {
         }
     }
 
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
+    /// The directories of all scopes, those too whose record cannot be read.
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.root)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let is_scope = |entry: &std::fs::DirEntry| {
+            let kind = entry.file_type();
+            kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink())
+        };
+        entries
+            .filter(is_scope)
+            .map(|entry| scope_directory(&entry.path()))
+            .collect()
+    }
+
+    /// The directories besides the state directory in which scopes lie.
+    pub(crate) fn other_roots(&self) -> Vec<PathBuf> {
+        other_roots(&self.root)
     }
 
     /// The scope, with its directories. They are made if they are not there.
     pub(crate) fn open(&self, of: ScopeOf<'_>, is_root: bool) -> Result<OpenedScope, SandboxError> {
         let id = of.id();
-        let directory = self.root.join(&id);
+        let directory = match of.root {
+            Some(root) => root.join(&id),
+            None => self.root.join(&id),
+        };
         let failed = |source: io::Error| SandboxError::File {
             what: "cannot make the directory of the scope",
             path: directory.clone(),
@@ -190,12 +214,20 @@ impl ScopeStore {
         private().recursive(true).create(&self.root)?;
         let lock = File::create(self.root.join(LOCK))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-        let directory = self.root.join(id);
+        let directory = match of.root {
+            Some(root) => root.join(id),
+            None => self.root.join(id),
+        };
         // Another process was faster.
         if let Ok(record) = read_record(&directory) {
             return Ok(record);
         }
         self.make_room(MOST_SCOPES)?;
+        let host_id = is_root.then(|| self.free_host_id()).transpose()?;
+        // The link comes first: by it, what a process that is ended here leaves is found and removed.
+        if let Some(root) = of.root {
+            link_scope(&self.root.join(id), root, OsStr::new(id))?;
+        }
         let (scope, session_key) = of.words();
         let record = ScopeRecord {
             id: id.to_owned(),
@@ -203,11 +235,7 @@ impl ScopeStore {
             agent: of.agent.to_owned(),
             session_key,
             workspace: of.workspace.display().to_string(),
-            host_id: if is_root {
-                Some(self.free_host_id()?)
-            } else {
-                None
-            },
+            host_id,
             created_ms: milliseconds(SystemTime::now()),
         };
         private().recursive(true).create(directory.join(HOME))?;
@@ -275,15 +303,10 @@ impl ScopeStore {
     /// Every scope, and those that cannot be read.
     pub fn list(&self) -> (Vec<ScopeRecord>, Vec<UnusableScope>) {
         let (mut records, mut unusable) = (Vec::new(), Vec::new());
-        let Ok(entries) = std::fs::read_dir(&self.root) else {
-            return (records, unusable);
-        };
-        for entry in entries.flatten() {
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                continue;
-            }
-            let id = entry.file_name().to_string_lossy().into_owned();
-            match read_record(&entry.path()) {
+        for directory in self.directories() {
+            let id = directory.file_name().unwrap_or_default();
+            let id = id.to_string_lossy().into_owned();
+            match read_record(&directory) {
                 Ok(record) => records.push(record),
                 Err(error) => unusable.push(UnusableScope {
                     id,
@@ -297,18 +320,18 @@ impl ScopeStore {
 
     /// When a scope was last used.
     pub fn last_used(&self, id: &str) -> Option<SystemTime> {
-        let metadata = std::fs::metadata(self.root.join(id).join(USED)).ok()?;
+        let metadata = std::fs::metadata(self.directory(id).join(USED)).ok()?;
         metadata.modified().ok()
     }
 
     /// The containers that were made for a scope.
     pub fn containers(&self, id: &str) -> Vec<ContainerRecord> {
-        containers_of(&self.root.join(id))
+        containers_of(&self.directory(id))
     }
 
     /// The directory of a scope.
     pub fn directory(&self, id: &str) -> PathBuf {
-        self.root.join(id)
+        scope_directory(&self.root.join(id))
     }
 
     /// Whether a scope is old or idle enough to be removed.
@@ -337,9 +360,18 @@ impl ScopeStore {
     }
 
     fn remove_locked(&self, id: &str) -> io::Result<bool> {
-        let directory = self.root.join(id);
+        let entry = self.root.join(id);
+        let directory = scope_directory(&entry);
+        let is_link = directory != entry;
         // Runs hold a shared lock on it.
-        let held = File::open(&directory)?;
+        let held = match File::open(&directory) {
+            // The owner removed it with all that lay there.
+            Err(error) if is_link && error.kind() == io::ErrorKind::NotFound => {
+                std::fs::remove_file(&entry)?;
+                return Ok(true);
+            }
+            held => held?,
+        };
         if rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
         }
@@ -361,6 +393,9 @@ impl ScopeStore {
             removed?;
         }
         std::fs::remove_dir_all(&directory)?;
+        if is_link {
+            std::fs::remove_file(&entry)?;
+        }
         Ok(true)
     }
 }
@@ -392,7 +427,7 @@ fn is_empty(mut entries: std::fs::ReadDir) -> bool {
     entries.next().is_none()
 }
 
-fn private() -> DirBuilder {
+pub(crate) fn private() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
     builder

@@ -22,6 +22,7 @@ use rustix::fs::FlockOperation;
 use sha2::{Digest as _, Sha256};
 
 use crate::binds::check_workspace;
+use crate::elsewhere::check_root;
 use crate::error::SandboxError;
 use crate::scope::{OpenedScope, ScopeOf, ScopeStore, short_name};
 use crate::view::{PreparedSandbox, SandboxRequest, limits, real};
@@ -104,6 +105,12 @@ pub(crate) fn prepare_far_sandbox(
     let state_dir = real(request.state_dir);
     let mut own = MountTable::read().other_paths(&state_dir);
     own.push(state_dir.clone());
+    let root = settings.workspace_root.as_deref().map(|named| {
+        let beside = [(workspace.as_path(), "the workspace")];
+        check_root(named, &state_dir, &beside)
+    });
+    let root = root.transpose()?;
+    own.extend(root.clone());
     check_workspace(&workspace, &own, request.home.map(Path::new))?;
     let of = ScopeOf {
         settings,
@@ -111,6 +118,7 @@ pub(crate) fn prepare_far_sandbox(
         session_key: request.session_key,
         workspace: &workspace,
         effects: request.effects,
+        root: root.as_deref(),
     };
     let is_root = rustix::process::geteuid().is_root();
     let scope = ScopeStore::new(&state_dir).open(of, is_root)?;

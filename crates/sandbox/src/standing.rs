@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use interlock_config::types::{AgentConfig, Sandbox};
-use interlock_config::{Config, LayeredSettings as _, SandboxMode};
+use interlock_config::{Config, LayeredSettings as _, SandboxMode, SandboxScope};
 
 /// What the config says about one conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,10 +53,48 @@ pub fn time_limit(config: &Config, agent: &str) -> Option<Duration> {
 /// The agent's own settings over the defaults.
 pub(crate) fn settings_of(config: &Config, agent: &str) -> Sandbox {
     let defaults = &config.agents.defaults.sandbox;
-    match config.agent(agent) {
-        Some(own) => own.sandbox.over(defaults),
-        None => defaults.clone(),
+    let Some(own) = config.agent(agent) else {
+        return defaults.clone();
+    };
+    let mut settings = own.sandbox.over(defaults);
+    if settings.scope == Some(SandboxScope::Shared) {
+        // What is shared has one backend; `config_notices` says that the agent's own has no effect.
+        settings.backend = defaults.backend;
+        settings.docker = defaults.docker.clone();
+        settings.ssh = defaults.ssh.clone();
     }
+    settings
+}
+
+/// Settings of sandboxes that have no effect, for the owner.
+pub fn config_notices(config: &Config) -> Vec<String> {
+    let defaults = (
+        "agents.defaults".to_owned(),
+        &config.agents.defaults.sandbox,
+    );
+    let listed = config.agents.list.iter().enumerate();
+    let own = listed.map(|(index, agent)| (format!("agents.list[{index}]"), &agent.sandbox));
+    let own: Vec<(String, &Sandbox)> = own.collect();
+    let mut notices = Vec::new();
+    for (place, settings) in std::iter::once(&defaults).chain(&own) {
+        if settings.browser.is_some() {
+            notices.push(format!(
+                "{place}.sandbox.browser has no effect: Interlock drives no browser"
+            ));
+        }
+    }
+    for (place, settings) in &own {
+        let scope = settings.over(defaults.1).scope;
+        let has_own = settings.backend.is_some()
+            || settings.docker != Default::default()
+            || settings.ssh != Default::default();
+        if scope == Some(SandboxScope::Shared) && has_own {
+            notices.push(format!(
+                "backend, docker and ssh of {place}.sandbox have no effect: with `scope: \"shared\"` those of agents.defaults.sandbox count"
+            ));
+        }
+    }
+    notices
 }
 
 /// Which conversations of an agent are sandboxed, and the config key that says so.
@@ -181,6 +219,23 @@ mod tests {
         assert_eq!(a.view, Some(interlock_plan::SandboxView::Host));
         assert!(!standing_of(&config, "b", "agent:b:x").is_active());
         assert!(standing_of(&config, "c", "agent:c:main").is_active());
+    }
+
+    #[test]
+    fn what_is_shared_has_one_backend_and_the_owner_is_notified() {
+        let config = config(
+            r#"{ "agents": { "defaults": { "sandbox": { "mode": "all", "scope": "shared", "browser": { "enabled": true } } },
+                 "list": [{ "id": "a", "sandbox": { "backend": "bwrap", "docker": { "image": "x" } } },
+                          { "id": "b", "sandbox": { "scope": "agent", "backend": "bwrap" } }] } }"#,
+        );
+        let backend = |agent| settings_of(&config, agent).backend;
+        assert_eq!(backend("a"), None);
+        assert_eq!(settings_of(&config, "a").docker.image, None);
+        assert_eq!(backend("b"), Some(interlock_plan::SandboxBackend::Bwrap));
+        let notices = config_notices(&config);
+        assert_eq!(notices.len(), 2, "{notices:?}");
+        assert!(notices[0].starts_with("agents.defaults.sandbox.browser "));
+        assert!(notices[1].contains("agents.list[0].sandbox"), "{notices:?}");
     }
 
     #[test]

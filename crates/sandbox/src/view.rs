@@ -19,6 +19,7 @@ pub use restricted::LANDLOCK_LACKS;
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
 use crate::container::plan_container;
+use crate::elsewhere::check_root;
 use crate::error::SandboxError;
 use crate::network::{name_files, rules_of};
 use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
@@ -120,6 +121,8 @@ struct Builder<'a> {
     binds: Vec<CheckedBind>,
     mounts: Vec<SandboxMount>,
     host_mounts: MountTable,
+    /// Directories of scopes besides the state directory.
+    other_roots: Vec<PathBuf>,
 }
 
 impl<'a> Builder<'a> {
@@ -141,6 +144,15 @@ impl<'a> Builder<'a> {
         let host_mounts = MountTable::read();
         let mut own = host_mounts.other_paths(&state_dir);
         own.push(state_dir.clone());
+        let store = ScopeStore::new(&state_dir);
+        let root = settings.workspace_root.as_deref().map(|named| {
+            let beside = [(workspace.as_path(), "the workspace")];
+            check_root(named, &state_dir, &beside)
+        });
+        let root = root.transpose()?;
+        let mut other_roots = store.other_roots();
+        other_roots.extend(root.clone());
+        own.extend(other_roots.iter().cloned());
         check_workspace(&workspace, &own, Some(&home))?;
         if settings.view == Some(SandboxView::Host) {
             check_workspace_in_view(&workspace, &home)?;
@@ -161,8 +173,9 @@ impl<'a> Builder<'a> {
             session_key: request.session_key,
             workspace: &workspace,
             effects: request.effects,
+            root: root.as_deref(),
         };
-        let scope = ScopeStore::new(&state_dir).open(of, is_root)?;
+        let scope = store.open(of, is_root)?;
         let access = settings.workspace_access.unwrap_or(WorkspaceAccess::None);
         let rules = BindRules {
             home: Some(&home),
@@ -196,6 +209,7 @@ impl<'a> Builder<'a> {
             binds,
             mounts: Vec::new(),
             host_mounts,
+            other_roots,
         })
     }
 

@@ -56,6 +56,13 @@ pub fn program_without_namespaces() -> Option<Vec<FilterInstruction>> {
     Some(assemble_beside(TARGET?, &unseparated::blocks()))
 }
 
+/// The program that stands beside that one for a run on the host: calls of other architectures and of x32,
+/// which it would not see, end the process. With [`MemoryFiles::NeverExecuted`] it also lets no file in
+/// memory be made that could be executed.
+pub fn program_beside_host_tree(files: MemoryFiles) -> Option<Vec<FilterInstruction>> {
+    Some(assemble_beside(TARGET?, &[table::memory_files(files)]))
+}
+
 /// The program by which the kernel asks before a process changes what a file is, but not its content.
 pub fn program_about_attributes() -> Option<Vec<FilterInstruction>> {
     Some(assemble_asking(TARGET?, &unseparated::attribute_calls()))

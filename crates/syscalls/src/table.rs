@@ -310,7 +310,7 @@ fn by_argument(sockets: UnixSockets) -> Vec<CallBlock> {
 /// `MFD_NOEXEC_SEAL`
 const SEALED: u32 = 8;
 
-fn memory_files(files: MemoryFiles) -> CallBlock {
+pub(super) fn memory_files(files: MemoryFiles) -> CallBlock {
     CallBlock {
         number: number(libc::SYS_memfd_create),
         rules: vec![rule(

@@ -358,3 +358,27 @@ fn without_namespaces_more_is_refused_and_attributes_are_asked_about() {
         if cfg!(target_arch = "x86_64") { 18 } else { 12 }
     );
 }
+
+/// On the host, what the kernel does not ask about or hold by a path is closed: calls of other architectures,
+/// and files in memory.
+#[test]
+fn beside_the_tree_of_a_host_run_nothing_starts_unseen() {
+    let target = TARGET.unwrap();
+    for (files, of_memory) in [
+        (MemoryFiles::Executable, ALLOW),
+        (MemoryFiles::NeverExecuted, 0x0005_000d),
+    ] {
+        let program = program_beside_host_tree(files).unwrap();
+        let on = |architecture, number: libc::c_long, second| {
+            let number = u32::try_from(number).unwrap();
+            interpret(&program, architecture, number, [0, second, 0, 0, 0, 0])
+        };
+        let own = target.architecture;
+        assert_eq!(on(own, libc::SYS_execve, 0), ALLOW);
+        assert_eq!(on(own, libc::SYS_memfd_create, 0), of_memory);
+        assert_eq!(on(own, libc::SYS_memfd_create, 1), of_memory);
+        // MFD_NOEXEC_SEAL
+        assert_eq!(on(own, libc::SYS_memfd_create, 8), ALLOW);
+        assert_eq!(on(own ^ 1, libc::SYS_execve, 0), KILL);
+    }
+}

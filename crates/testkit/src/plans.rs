@@ -74,6 +74,7 @@ pub fn plan_of(command: &str, program: PlanProgram, cwd: &Path) -> RunPlan {
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
         retry: None,
+        tree: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The facts about a session besides its output: who started which command, and how the session can
 //! be used.
 
-use interlock_plan::{PlanShield, StartedPrograms};
+use interlock_plan::{PlanShield, SandboxTree, StartedPrograms};
 use serde::{Deserialize, Serialize};
 
 /// The facts about one background session. They are in its `status.json`, so that later readers,
@@ -44,6 +44,9 @@ pub struct SessionRecord {
     /// shields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<PlanShield>,
+    /// How the programs that a run on the host starts are limited or logged, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<SandboxTree>,
     /// Whether the session is in the background: no call waits for its result.
     pub background: bool,
     /// How long the session is kept after its end.

@@ -53,6 +53,9 @@ pub fn build_view(plan: &RunPlan, manner: &RunManner, secrets: Secrets) -> Appro
     } else {
         view.warning(ViewLabel::Shield, plan.shield.words());
     }
+    if let Some(tree) = &plan.tree {
+        view.field(ViewLabel::Programs, &tree.words());
+    }
     if let Some(account) = &plan.account {
         view.field(ViewLabel::User, &account.user);
     }

@@ -206,6 +206,7 @@ pub(crate) fn build_remote_view(
             ViewLabel::Limits,
             ViewLabel::Sandbox,
             ViewLabel::Shield,
+            ViewLabel::Programs,
             ViewLabel::Race,
             ViewLabel::Manifest,
             ViewLabel::Script,

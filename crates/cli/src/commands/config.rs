@@ -64,9 +64,15 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> CommandOutcome {
                 check_config_exists(state, file)?;
             }
             let path = arguments.file.unwrap_or(path);
-            load(&path)?;
+            let file = load(&path)?;
+            let notices = interlock_sandbox::config_notices(file.config());
+            for notice in &notices {
+                output::note(notice);
+            }
             if arguments.json {
-                output::print_json(&json!({ "valid": true, "path": path.display().to_string() }));
+                output::print_json(
+                    &json!({ "valid": true, "notices": notices, "path": path.display().to_string() }),
+                );
             } else {
                 output::print(&format!("{}: valid\n", path.display()));
             }

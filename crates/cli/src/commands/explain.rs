@@ -17,6 +17,7 @@ use interlock_console::{CommandOutcome, Failure};
 use interlock_host::{
     CallSender, Elevation, ElevationFacts, LocalHost, Route, RouteRefusal, plan_shield,
 };
+use interlock_plan::SandboxTree;
 use interlock_policy::{
     AgentId, CallerInput, Evaluation, Levels, Outcome as VerdictOutcome, Verdict, can_be_approved,
     evaluate, quote,
@@ -62,6 +63,8 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
         Ok(shield) => shield.words().to_owned(),
         Err(missing) => missing.to_string(),
     };
+    let tree = exec.tree();
+    let tree = (evaluation.verdict.by_allowlist && tree != SandboxTree::Off).then_some(tree);
     let unbound = exec.unbound_approvals;
     let approval = ExplainedApproval::of(&evaluation.verdict, unbound);
     let next_step = next_step(&evaluation.verdict, approval).map(|step| state.in_command(&step));
@@ -84,6 +87,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
         explanation.elevated = elevated;
         explanation.next_step = next_step;
         explanation.shield = shield;
+        explanation.tree = tree;
         output::print_json(&explanation.with_refusal());
     } else {
         let paint = Paint::stdout();
@@ -94,6 +98,13 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
         }
         if !shield.starts_with("shielded") {
             output::print(&format!("shield: {shield}\n"));
+        }
+        if let Some(tree) = tree {
+            let words = match tree {
+                SandboxTree::Enforce => "only those that the command and the allowlist name start",
+                SandboxTree::Off | SandboxTree::Log => "all that start are logged",
+            };
+            output::print(&format!("programs: {words} (tools.exec.tree)\n"));
         }
         if let Some(sandbox) = sandbox {
             output::print(&sandbox.text());
@@ -224,6 +235,9 @@ struct Explanation<'a> {
     policy: &'a Levels,
     /// The shield that keeps the run away from Interlock itself.
     shield: String,
+    /// How the programs that the run starts are limited or logged, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tree: Option<SandboxTree>,
     /// Why this host does not run the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     elsewhere: Option<String>,
@@ -352,6 +366,7 @@ impl<'a> Explanation<'a> {
             next_step: None,
             policy,
             shield: String::new(),
+            tree: None,
             elsewhere: None,
             sandbox: None,
             elevated: None,

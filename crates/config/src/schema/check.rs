@@ -32,7 +32,7 @@ impl Checker<'_> {
         match (kind, &node.content) {
             // Refused keys are reported by the caller, at the position of the key.
             (ConfigKind::Bool | ConfigKind::BoolOr(_), Json5Content::Bool(_))
-            | (ConfigKind::Refused(_) | ConfigKind::NotAvailable(_), _) => {}
+            | (ConfigKind::Refused(_) | ConfigKind::NotAvailable(_) | ConfigKind::Unused, _) => {}
             (ConfigKind::Integer(least, most), Json5Content::Number(number))
                 if !number.is_f64() =>
             {

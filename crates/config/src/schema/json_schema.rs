@@ -84,6 +84,7 @@ fn kind(kind_of: &ConfigKind) -> Map<String, Value> {
         }
         ConfigKind::Object(fields) => Value::Object(object(fields)),
         ConfigKind::Refused(_) | ConfigKind::NotAvailable(_) => json!({ "not": {} }),
+        ConfigKind::Unused => json!({}),
     };
     match schema {
         Value::Object(members) => members,

@@ -50,10 +50,6 @@ pub(super) static CONTAINER_NETWORK: MissingFeature = without(
     "remove the key, and list the hosts in `sandbox.network.allow`: a container has no network of its own",
 );
 
-pub(super) static HOST_TREE: MissingFeature = missing(
-    "remove the key; `agents.defaults.sandbox.tree` holds which programs a sandboxed run starts",
-);
-
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");
 

@@ -60,13 +60,18 @@ pub enum ConfigKind {
     Refused(&'static str),
     /// A key whose feature this version does not have. It must be refused, never ignored.
     NotAvailable(&'static MissingFeature),
+    /// A key of the reference that is read and has no effect, of which the owner is notified.
+    Unused,
 }
 
 impl ConfigKind {
     /// Whether the key may be set. Every key that may be set must have an effect, which a test
     /// checks.
     pub fn is_accepted(&self) -> bool {
-        !matches!(self, Self::Refused(_) | Self::NotAvailable(_))
+        !matches!(
+            self,
+            Self::Refused(_) | Self::NotAvailable(_) | Self::Unused
+        )
     }
 
     /// The expected value with an article, for messages.
@@ -81,6 +86,7 @@ impl ConfigKind {
             Self::List(_) => "a list",
             Self::Map(..) | Self::Object(_) => "an object",
             Self::Refused(_) | Self::NotAvailable(_) => "absent",
+            Self::Unused => "anything",
         }
     }
 }

@@ -147,6 +147,7 @@ fn type_name(kind: &ConfigKind) -> String {
         ConfigKind::Map(names, inner) => format!("object: {} → {}", names.name(), type_name(inner)),
         ConfigKind::Object(_) => "object".to_owned(),
         ConfigKind::Refused(_) | ConfigKind::NotAvailable(_) => "refused".to_owned(),
+        ConfigKind::Unused => "no effect".to_owned(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CONTAINER_FIXED, CONTAINER_NETWORK, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
+    ACCESS_GROUPS, CONTAINER_FIXED, CONTAINER_NETWORK, REVIEWER, REVIEWER_MODE, SANDBOX,
     SANDBOX_BACKEND, SANDBOX_PODMAN, SESSION_MODE, SSH_FIXED,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
@@ -264,7 +264,7 @@ static EXEC: &[ConfigField] = &[
     field("maxSpoolBytes", ConfigKind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
     field("limits", ConfigKind::Object(EXEC_LIMITS), "", "Limits per run on this host; a run whose limits cannot be set does not start."),
     field("runAs", TEXT, "", "The user that commands run as, where Interlock runs as root. `interlock gateway install --run-as USER` sets it; it cannot be changed over the wire."),
-    not_available("tree", &HOST_TREE),
+    field("tree", ConfigKind::Choice(SandboxTree::WORDS), "\"off\"", "Programs that a run starts which entries of the allowlist allow, on the host. `enforce`: it starts only the programs that its command names, their interpreters and helpers, and those of allowlist entries; held by the kernel. `log`: every program is in the result and in the audit, and those that deny rules name are refused. No program of such a run gains privileges, as `sudo` does."),
     field("leftovers", ConfigKind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
     field("shield", ConfigKind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
     field("nodeFromSandbox", ConfigKind::Bool, "false", "With `host: \"auto\"`, a call of a sandboxed conversation may name `host: \"node\"`, which is outside of the sandbox."),
@@ -332,7 +332,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("required", ConfigKind::Bool, "false", "No run leaves the sandbox, not even by a configured `tools.exec.host`."),
     field("allowHostRoot", ConfigKind::Bool, "false", "Where Interlock runs as root and ids cannot be mapped, runs may be root on the host, without capabilities."),
     field("workspaceAccess", ConfigKind::Choice(WorkspaceAccess::WORDS), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`, `cow` commits its changes when it ends."),
-    not_available("workspaceRoot", &SANDBOX),
+    field("workspaceRoot", PATH, "", "The directory in which the directories of scopes lie: scratch workspaces, homes and layers. It belongs to this user alone (mode 0700), is neither in nor above a workspace, a bind or the state directory, and no run sees it. Unset: `sandboxes` in the state directory."),
     field("view", ConfigKind::Choice(SandboxView::WORDS), "\"minimal\"", "`minimal`: system directories, the workspace and `binds`. `host`: the whole root read-only, without credentials."),
     field("binds", TEXTS, "", "More directories or files: `SOURCE:TARGET[:ro|rw]`, read-only unless it says `rw`."),
     field("protect", TEXTS, "", "Further paths of the workspace, relative to it: read-only under `rw`, and committed only with an approval under `cow`."),
@@ -345,7 +345,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     not_available("podman", &SANDBOX_PODMAN),
     field("ssh", ConfigKind::Object(SANDBOX_SSH), "", "The machine that runs are carried out on, with the backend `ssh`."),
     not_available("kubernetes", &SANDBOX),
-    not_available("browser", &SANDBOX),
+    field("browser", ConfigKind::Unused, "", ""),
 ];
 
 /// The container settings. Properties that every container has cannot be set to another value.

@@ -1,7 +1,7 @@
 //! The data of tool results, for programs. The order of the fields is their order in the JSON.
 
 use interlock_host::{EffectReport, SandboxDenial};
-use interlock_plan::{Elevation, StartedPrograms};
+use interlock_plan::{Elevation, SandboxTree, StartedPrograms};
 use interlock_store::NullableField;
 use interlock_supervisor::LimitReached;
 use serde::Serialize;
@@ -48,6 +48,8 @@ pub(super) struct EndedDetails<'a> {
     pub(super) dropped_env: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) programs: Option<&'a StartedPrograms>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tree: Option<SandboxTree>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) effect: Option<&'a EffectReport>,
     #[serde(flatten)]

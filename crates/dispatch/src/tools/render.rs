@@ -120,6 +120,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
         output_fault: report.output_fault.as_deref(),
         dropped_env: &report.dropped_variables,
         programs: report.programs.as_ref(),
+        tree: report.tree,
         effect: report.effect.as_ref(),
         host: HostDetails::at(&report.location),
     };

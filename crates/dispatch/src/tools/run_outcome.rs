@@ -8,7 +8,7 @@ use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
 use interlock_host::{EffectReport, ExecError, NotedDenials, PatchError};
 use interlock_patch::PatchSummary;
-use interlock_plan::{Elevation, PlanShield, StartedPrograms};
+use interlock_plan::{Elevation, PlanShield, SandboxTree, StartedPrograms};
 use interlock_sessions::{Followed, SessionStatus};
 use interlock_supervisor::{EndedRun, LimitReached, StartedRun};
 use interlock_transcript::ShownOutput;
@@ -133,6 +133,8 @@ pub struct RunEndReport {
     pub race_free: Option<bool>,
     /// How a run on this machine was shielded, if it is known.
     pub shield: Option<PlanShield>,
+    /// How the programs are held that a run on this machine starts, where they are.
+    pub tree: Option<SandboxTree>,
     /// Why output could not be kept.
     pub output_fault: Option<String>,
     /// Whether the host ends the whole tree of a run that reached its time limit.
@@ -190,6 +192,7 @@ impl RunEndReport {
             programs: outcome.programs.clone(),
             race_free: Some(started.session.race_free),
             shield: started.session.shield,
+            tree: started.session.tree,
             output_fault: ended.fault.clone(),
             ends_whole_tree: true,
             counts_output: true,
@@ -232,6 +235,7 @@ impl RunEndReport {
             programs: None,
             race_free: Some(followed.race_free),
             shield: None,
+            tree: None,
             output_fault: None,
             ends_whole_tree: true,
             counts_output: true,
@@ -289,6 +293,7 @@ impl RunEndReport {
             programs: None,
             race_free: None,
             shield: None,
+            tree: None,
             output_fault: None,
             ends_whole_tree: false,
             counts_output: false,

@@ -9,19 +9,19 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use interlock_plan::SandboxPlan;
 use landlock::{
     AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetError,
 };
 
-/// The rules, as a descriptor. For a process that sees what the run sees.
-pub(super) fn execution_rules(plan: &SandboxPlan) -> io::Result<OwnedFd> {
-    let rules = make(plan).map_err(|error| io::Error::other(error.to_string()))?;
+/// The rules, as a descriptor: these files may be executed, and files in directories among them. For a
+/// process that sees what the run sees.
+pub(super) fn execution_rules(executables: &[String]) -> io::Result<OwnedFd> {
+    let rules = make(executables).map_err(|error| io::Error::other(error.to_string()))?;
     rules.ok_or_else(|| io::Error::other("this kernel has no Landlock"))
 }
 
-fn make(plan: &SandboxPlan) -> Result<Option<OwnedFd>, RulesetError> {
+fn make(executables: &[String]) -> Result<Option<OwnedFd>, RulesetError> {
     // A ruleset that says nothing of moving files between directories forbids it.
     let handled = AccessFs::Execute | AccessFs::Refer;
     let mut rules = Ruleset::default()
@@ -31,7 +31,7 @@ fn make(plan: &SandboxPlan) -> Result<Option<OwnedFd>, RulesetError> {
     if let Ok(root) = PathFd::new("/") {
         rules = rules.add_rule(PathBeneath::new(root.as_fd(), AccessFs::Refer))?;
     }
-    for path in plan.executables.iter().flatten() {
+    for path in executables {
         // What the view does not show cannot be executed anyway.
         if let Ok(file) = PathFd::new(path) {
             rules = rules.add_rule(PathBeneath::new(file.as_fd(), AccessFs::Execute))?;

@@ -338,8 +338,8 @@ fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         handed.push(rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty())?);
     }
-    if order.sandbox.executables.is_some() {
-        handed.push(execution_rules(&order.sandbox)?);
+    if let Some(listed) = &order.sandbox.executables {
+        handed.push(execution_rules(listed)?);
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for place in KeeperOrder::of(&order.sandbox).memory.keys() {

@@ -1,7 +1,7 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), `far_side` (a run on another machine), `restricted` (a run without namespaces), [`init`] (who makes the rest and in which order), `mounts`
+//! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), `far_side` (a run on another machine), `restricted` (a run without namespaces), `host_tree` (which programs a run on the host starts), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `interlock_syscalls` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
 mod ahead;
@@ -10,6 +10,7 @@ mod bwrap;
 mod caches;
 mod executables;
 mod far_side;
+mod host_tree;
 mod image;
 mod init;
 mod keeper;
@@ -57,6 +58,8 @@ use unsafe_notify::install_listener;
 pub use ahead::SpareSandbox;
 pub(crate) use far_side::FarSide;
 pub use far_side::{OpenConnection, OpenedConnection, SshOrder};
+pub(crate) use host_tree::HostTree;
+pub use host_tree::probe_execution_rules;
 pub use image::{ContainerOrder, ReadyContainer};
 pub use init::become_sandbox_init;
 pub use keeper::{
@@ -416,6 +419,7 @@ fn start_program(
         shield: None,
         sandbox: None,
         restricted: None,
+        tree: None,
         account,
         directory: c"/".to_owned(),
         streams,
@@ -426,6 +430,7 @@ fn start_program(
     unsafe_spawn::spawn(&launch).map_err(|error| match error {
         unsafe_spawn::SpawnError::Shield(error)
         | unsafe_spawn::SpawnError::Sandbox(error)
+        | unsafe_spawn::SpawnError::Tree(error)
         | unsafe_spawn::SpawnError::Execute(error) => error,
     })
 }

@@ -82,7 +82,7 @@ impl RestrictedRun {
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let rules = file_rules(sandbox)?;
         let execution_rules = match &sandbox.executables {
-            Some(_) => Some(execution_rules(sandbox).map_err(|error| error.to_string())?),
+            Some(listed) => Some(execution_rules(listed).map_err(|error| error.to_string())?),
             None => None,
         };
         let guard = AttributeGuard::start(sandbox)
@@ -140,6 +140,7 @@ pub(super) fn try_restricted(sandbox: &SandboxPlan) -> Result<(), String> {
         shield: None,
         sandbox: None,
         restricted: Some(Arc::new(run)),
+        tree: None,
         account: None,
         directory: c"/".to_owned(),
         streams: Streams {
@@ -155,6 +156,7 @@ pub(super) fn try_restricted(sandbox: &SandboxPlan) -> Result<(), String> {
         words(match error {
             unsafe_spawn::SpawnError::Shield(error)
             | unsafe_spawn::SpawnError::Sandbox(error)
+            | unsafe_spawn::SpawnError::Tree(error)
             | unsafe_spawn::SpawnError::Execute(error) => error,
         })
     })?;

@@ -23,7 +23,7 @@ use rustix::process::{Gid, Pid, Resource, Rlimit, Uid};
 
 use super::streams::Streams;
 use super::{Exit, Usage};
-use crate::sandbox::{RestrictedRun, RunSandbox};
+use crate::sandbox::{HostTree, RestrictedRun, RunSandbox};
 use crate::shield::RunShield;
 use namespace::Namespace;
 
@@ -49,6 +49,8 @@ pub(super) struct Launch {
     pub sandbox: Option<Arc<RunSandbox>>,
     /// What the program puts on itself where no namespaces confine it.
     pub restricted: Option<Arc<RestrictedRun>>,
+    /// What the program puts on itself where the programs are limited that a run on the host starts.
+    pub tree: Option<Arc<HostTree>>,
     /// The user that the program has, if not the user of this process.
     pub account: Option<Arc<LaunchAccount>>,
     /// The path of the working directory, for a child that sees another view of the file system.
@@ -158,6 +160,8 @@ struct Borrowed<'a> {
     inner: AtomicI32,
     /// The error came while a child entered the shield or the sandbox.
     is_shields: AtomicBool,
+    /// The error came while the programs that the child starts were limited.
+    is_trees: AtomicBool,
 }
 
 /// Why the child does not run its program.
@@ -167,6 +171,8 @@ pub(super) enum SpawnError {
     Shield(io::Error),
     /// The sandbox could not be entered.
     Sandbox(io::Error),
+    /// The programs that the run starts could not be limited or logged.
+    Tree(io::Error),
     Execute(io::Error),
 }
 
@@ -192,6 +198,7 @@ pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
         inner_stack: unsafe { stack.as_mut_ptr().add(stack.capacity()) }.cast(),
         inner: AtomicI32::new(0),
         is_shields: AtomicBool::new(false),
+        is_trees: AtomicBool::new(false),
     };
     let first = if launch.is_confined() { entrant } else { child };
     let before = SignalMask::block_all()?;
@@ -239,7 +246,9 @@ impl Borrowed<'_> {
         };
         let launch = self.launch;
         let is_sandbox = launch.sandbox.is_some() || launch.restricted.is_some();
-        if self.is_shields.load(Ordering::Relaxed) && is_sandbox {
+        if self.is_trees.load(Ordering::Relaxed) {
+            SpawnError::Tree(error)
+        } else if self.is_shields.load(Ordering::Relaxed) && is_sandbox {
             SpawnError::Sandbox(error)
         } else if self.is_shields.load(Ordering::Relaxed) {
             SpawnError::Shield(error)
@@ -436,6 +445,15 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
     }
     if let Some(restricted) = &launch.restricted {
         borrowed.shielding(restricted.become_run(c"", &launch.argv))?;
+    }
+    if let Some(tree) = &launch.tree {
+        let path = match &launch.program {
+            ChildProgram::Inside { path, .. } | ChildProgram::Path(path) => path.as_c_str(),
+            ChildProgram::Descriptor(_) => c"",
+        };
+        let held = tree.become_run(path, &launch.argv);
+        borrowed.is_trees.store(held.is_err(), Ordering::Relaxed);
+        held?;
     }
 
     let (descriptor, path, flags) = match (&launch.program, program) {

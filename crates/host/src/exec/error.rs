@@ -17,6 +17,10 @@ use crate::retry::RetryRefusal;
 /// The judge's code for a call that sets a blocked variable.
 const ENV_REJECTED: &str = "env-rejected";
 
+/// What the owner does where the programs of a run cannot be held.
+const TREE_REMEDY: &str =
+    "have the owner set tools.exec.tree to \"off\" for this agent; nothing was run";
+
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
@@ -106,6 +110,10 @@ impl ExecError {
                 "the owner removes the cause, or sets tools.exec.shield to \"off\" (guard only)"
                     .to_owned(),
             ),
+            Self::Prepare(error) if error.code() == "TREE_UNAVAILABLE" => Some(TREE_REMEDY.to_owned()),
+            Self::Supervisor(error) if error.code() == "TREE_UNAVAILABLE" => {
+                Some(TREE_REMEDY.to_owned())
+            }
             Self::Script(mistake) => Some(mistake.remedy()),
             Self::Prepare(error) if error.code() == "BIND_TOO_LARGE" => {
                 Some("use a smaller program, or a sandbox".to_owned())

@@ -20,7 +20,7 @@ use interlock_supervisor::cgroup::{Cpus, RunLimits};
 
 use super::error::ExecError;
 use super::request::{ExecRequest, Yield};
-use crate::executables::{list_denied_programs, list_executables};
+use crate::executables::{HostTreeRules, list_denied_programs, list_executables};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::pipeline::RecordedConfinement;
 use crate::prepare::{PreparedRun, RunSettings};
@@ -41,6 +41,8 @@ pub(crate) struct JudgedRequest<'a> {
     pub(crate) elevation: Elevation,
     /// The sandboxed run that this run repeats outside of the sandbox.
     pub(crate) retry: Option<PlanRetry>,
+    /// Which programs the run starts, where it is on the host and the owner limits or logs them.
+    pub(crate) tree: Option<HostTreeRules>,
 }
 
 impl LocalHost {
@@ -113,6 +115,8 @@ pub(crate) fn judge_in<'a>(
         list_executables(sandbox, &evaluation.analysis, &policy.allowlist, &resolver);
         list_denied_programs(sandbox, &policy.deny);
     }
+    let is_by_entry = evaluation.verdict.by_allowlist && sandbox.is_none();
+    let tree = is_by_entry.then(|| HostTreeRules::of(&scope, &policy));
     Ok(JudgedRequest {
         scope,
         path,
@@ -121,6 +125,7 @@ pub(crate) fn judge_in<'a>(
         sandbox,
         elevation,
         retry: None,
+        tree: tree.flatten(),
     })
 }
 
@@ -176,6 +181,7 @@ impl JudgedRequest<'_> {
         let settings = RunSettings {
             elevated: self.elevation,
             retry: self.retry.clone(),
+            tree: self.tree.as_ref(),
             ..request.run_settings(&self.scope, &self.path)
         };
         match &self.sandbox {

@@ -118,6 +118,7 @@ impl ExecRequest<'_> {
             sandbox: None,
             elevated: Elevation::Off,
             retry: None,
+            tree: None,
         }
     }
 }

@@ -190,6 +190,9 @@ pub(crate) fn started_record(
         change.keep_sandbox(&ticket.run_id, &sandbox)?;
         record["sandbox"] = sandbox;
     }
+    if let Some(tree) = &plan.tree {
+        record["tree"] = tree.level().as_str().into();
+    }
     change.append(AuditKind::RunStarted, &record, now())?;
     open_run(change, ticket, None, plan, session_key)
 }

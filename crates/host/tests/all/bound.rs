@@ -77,6 +77,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
         retry: None,
+        tree: None,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
@@ -238,6 +239,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
         retry: None,
+        tree: None,
         path_prepend: &[],
     };
     prepare(&allowed.analysis, &allowed.verdict, &settings)

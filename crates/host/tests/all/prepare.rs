@@ -55,6 +55,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
         retry: None,
+        tree: None,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()

@@ -67,6 +67,7 @@ fn plan(world: &World, evaluation: &Evaluation) -> Option<RunPlan> {
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
         retry: None,
+        tree: None,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).ok()

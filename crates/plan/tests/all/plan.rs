@@ -68,6 +68,7 @@ fn plan(pinned: PinnedFile) -> RunPlan {
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
         retry: None,
+        tree: None,
     }
 }
 

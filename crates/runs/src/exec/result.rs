@@ -38,6 +38,9 @@ pub(super) fn ended_result(
         "output": ended.shown,
         "leftovers": leftovers,
     });
+    if let Some(tree) = started.session.tree {
+        result["tree"] = json!(tree);
+    }
     if let Some(programs) = &outcome.programs {
         result["programs"] = json!(programs);
     }

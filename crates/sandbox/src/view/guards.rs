@@ -86,7 +86,8 @@ impl Builder<'_> {
         // A workspace may lie in a directory of the table: it is what the owner chose.
         hidden.retain(|(path, _)| !self.workspace.starts_with(path));
         let own = self.request.own_paths.iter().map(PathBuf::as_path);
-        for path in own.chain([self.request.state_dir]) {
+        let roots = self.other_roots.iter().map(PathBuf::as_path);
+        for path in own.chain([self.request.state_dir]).chain(roots) {
             hidden.push((real(path), "Interlock itself".to_owned()));
         }
         for mount in &self.mounts {

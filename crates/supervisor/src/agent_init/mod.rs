@@ -11,7 +11,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -50,6 +50,9 @@ const MOST_TEXT: usize = 512;
 
 /// The agent's own files are not looked at: transcripts are no secrets that others would link to.
 const TRANSCRIPTS: &str = "sessions";
+
+/// Directories of sandboxes, in the state directory.
+const SCOPES: &str = "sandboxes";
 
 /// The namespaces of an agent, as the supervisor holds them.
 #[derive(Debug)]
@@ -136,6 +139,7 @@ impl AgentInit {
 fn become_maker(hidden: &Path, control: &OwnedFd) -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     check_links(hidden)?;
+    let elsewhere = scopes_elsewhere(hidden);
     if is_root {
         step("mount and PID namespaces", || {
             separate(UnshareFlags::NEWNS | UnshareFlags::NEWPID)
@@ -149,6 +153,9 @@ fn become_maker(hidden: &Path, control: &OwnedFd) -> io::Result<()> {
     step("the cover of the state directory", || {
         covers::cover(hidden, is_root)
     })?;
+    for root in elsewhere {
+        step("the cover of sandboxes", || covers::cover(&root, is_root))?;
+    }
     match fork_copy()? {
         Forked::Child => {
             match become_init(is_root) {
@@ -289,6 +296,21 @@ fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 fn send_made(control: &OwnedFd, namespaces: &[OwnedFd]) -> io::Result<()> {
     let borrowed: Vec<BorrowedFd<'_>> = namespaces.iter().map(|one| one.as_fd()).collect();
     send(control, MADE, &borrowed)
+}
+
+/// Directories besides the state directory in which scopes of sandboxes lie: it has a link to each scope.
+fn scopes_elsewhere(hidden: &Path) -> Vec<PathBuf> {
+    let scopes = std::fs::read_dir(hidden.join(SCOPES)).into_iter().flatten();
+    let targets = scopes
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let mut roots: Vec<PathBuf> = targets
+        .filter_map(|target| target.parent().map(Path::to_owned))
+        .filter(|root| root.is_dir())
+        .collect();
+    roots.sort();
+    roots.dedup();
+    roots
 }
 
 /// The files of the state directory have no other names: a cover hides paths, not files.

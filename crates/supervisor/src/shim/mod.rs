@@ -399,6 +399,7 @@ fn carry_out(
         input_pipe: run.input_pipe(),
         race_free: run.is_race_free(),
         shield: Some(plan.shield),
+        tree: plan.tree.as_ref().map(interlock_plan::PlanTree::level),
         background: false,
         cleanup_ms: manner.cleanup_ms,
         supervisor: birth.instance.clone(),

@@ -20,7 +20,7 @@ use interlock_host::{
 };
 use interlock_plan::{PlanStdin, SandboxBackend, SandboxMount, SandboxPlan};
 use interlock_policy::{AgentId, check_tool};
-use interlock_sandbox::{LANDLOCK_LACKS, PreparedSandbox, probe_script};
+use interlock_sandbox::{LANDLOCK_LACKS, PreparedSandbox, config_notices, probe_script};
 use interlock_supervisor::Waited;
 use serde_json::json;
 
@@ -36,6 +36,10 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
     };
     let scope = host.scope(&agent)?;
     let standing = host.sandbox_standing(&scope, &agent, &session_key);
+    let notices = config_notices(scope.config().config());
+    for notice in &notices {
+        output::note(notice);
+    }
     let settings = match &standing {
         SandboxStanding::Off(why) => {
             if arguments.verify {
@@ -108,6 +112,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
                 "decider": grant.decider,
                 "expiresAtMs": grant.expires_at_ms,
             })).collect::<Vec<_>>(),
+            "notices": notices,
             "probe": probe,
             "backends": backends,
             "refusedCalls": filter_reasons(),
