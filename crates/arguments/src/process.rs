@@ -28,7 +28,7 @@ Examples:
   '
   interlock process write brave-otter --eof < answers.txt")]
     Write(ProcessWriteArguments),
-    /// Press keys, which have the names that tmux uses
+    /// Press keys, named as in tmux
     #[command(after_help = "\
 Examples:
   interlock process send-keys brave-otter C-c

@@ -2,7 +2,8 @@
 //!
 //! This module starts a process without the one function that starts processes for callers. That is
 //! safe because it does nothing for a caller: the program is the login shell of an account that
-//! commands run as, its script is fixed, and nothing of a request reaches it.
+//! commands run as, its script is fixed, nothing of a request reaches it, and no verdict on a request
+//! depends on it.
 
 mod end;
 

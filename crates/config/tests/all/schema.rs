@@ -566,7 +566,7 @@ fn the_json_schema_says_the_same_as_the_table() {
             assert!(at.is_null(), "{path}");
         }
     });
-    assert_snapshot!(schema["properties"]["tools"]["properties"]["exec"]["properties"]["timeoutSec"], @r#"{"type":"integer","minimum":1,"maximum":31536000,"description":"After this long a run is ended, unless the call says otherwise.","default":1800}"#);
+    assert_snapshot!(schema["properties"]["tools"]["properties"]["exec"]["properties"]["timeoutSec"], @r#"{"type":"integer","minimum":1,"maximum":31536000,"description":"The time limit of a run, unless the call sets another one.","default":1800}"#);
     assert_eq!(
         schema["properties"]["agents"]["properties"]["list"]["items"]["required"],
         json!(["id"])
@@ -596,7 +596,7 @@ fn the_reference_page_has_a_row_for_every_key() {
     | --- | --- | --- | --- |
     | `id` | agent id | required | Its name on the wire; case does not matter. |
     | `name` | string |  | Its name for people. |
-    | `default` | boolean | `false` | The agent that is meant when a call to the gateway names none; at most one. |
+    | `default` | boolean | `false` | Whether this is the agent of calls to the gateway that name none. At most one agent may be. |
     | `workspace` | path |  | The directory it works in. |
     | `tools` | object |  | Its own values over the global ones; `allow`, `deny` and `elevated` only restrict. |
     | `sandbox` | object |  | Its own values over the defaults. |
