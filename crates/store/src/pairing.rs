@@ -43,7 +43,7 @@ pub struct PairedDevice {
 #[serde(rename_all = "camelCase", default)]
 pub struct PushSubscription {
     pub endpoint: String,
-    /// The public key of the browser in Base64url, as is `auth`.
+    /// The public key of the browser, in Base64url. `auth` is a secret in the same form.
     pub p256dh: String,
     pub auth: String,
     pub subscribed_at_ms: u64,
