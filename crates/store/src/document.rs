@@ -128,7 +128,8 @@ impl Store {
     }
 
     /// Seals what an older version wrote, but only if no document was ever recorded in this state
-    /// directory. After that, a missing seal means that another program wrote the row.
+    /// directory. After that, a missing seal means that another program wrote the row, so
+    /// the row stays unsealed.
     pub(crate) fn adopt(&self) -> Result<(), StoreError> {
         if recorded::read(self.state_dir()) != DocumentRecord::Never {
             return Ok(());

@@ -167,7 +167,7 @@ impl Change<'_> {
     }
 
     /// Returns the ids of undecided approvals whose time is up, at most `most`, those that expired
-    /// first in front. The cost does not depend on how many other approvals are pending.
+    /// first in front. How many other approvals are pending makes no difference.
     pub fn overdue_approvals(&self, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
         overdue(&self.sql, now_ms, most)
     }

@@ -103,7 +103,7 @@ impl ApprovalSummary {
     }
 }
 
-/// Whether an approval reached a surface: a connection, a chat or a terminal.
+/// The state of an approval's delivery to a surface: a connection, a chat or a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub surface: String,
