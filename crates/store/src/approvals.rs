@@ -220,7 +220,7 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(ask("journal_mode"), "wal".to_owned().into());
-        // The log is consistent by itself; when it is on the disk, `disk` sees to.
+        // The log is always consistent; `disk` makes sure that it is on the disk.
         assert_eq!(ask("synchronous"), 1.into());
         assert_eq!(ask("foreign_keys"), 1.into());
     }

@@ -61,7 +61,7 @@ impl Store {
         self.read(|sql| AuditSearch::new(filter).records(sql, filter.most()))
     }
 
-    /// The same with the exact total, and where to go on.
+    /// Like [`Self::audit_log`], with the exact total and the next record.
     pub fn audit_page(&self, filter: &AuditFilter) -> Result<AuditRecordPage, StoreError> {
         self.read(|sql| {
             let search = AuditSearch::new(filter);
@@ -81,9 +81,9 @@ impl Store {
         })
     }
 
-    /// Every record up to the present head as a line of JSON, and that head as the last line:
-    /// `{"head":{"hash":…,"seq":…}}`. The lines hold all that the hashes cover, so the export can
-    /// be verified without this program.
+    /// Exports every record up to the present head as a line of JSON, and that head as the last
+    /// line: `{"head":{"hash":…,"seq":…}}`. The lines hold all that the hashes cover, so the export
+    /// can be verified without this program.
     pub fn audit_export(&self) -> Result<AuditExport<'_>, StoreError> {
         Ok(AuditExport {
             store: self,
@@ -106,7 +106,7 @@ pub struct AuditExport<'a> {
 }
 
 impl AuditExport<'_> {
-    /// What the last line will say.
+    /// Returns the head that the last line will contain.
     pub fn head(&self) -> AuditHead {
         self.head
     }

@@ -99,7 +99,7 @@ impl Store {
     pub fn expire_due(&self, now_ms: i64) -> Result<Vec<ExpiredApproval>, StoreError> {
         let mut expired = Vec::new();
         loop {
-            // In pieces, so that others are not kept waiting by ten thousand of them.
+            // Ten thousand approvals in one change would block other writers for too long.
             let piece = self.change(|change| change.expire_due(now_ms, EXPIRE_AT_ONCE))?;
             let is_last = piece.len() < EXPIRE_AT_ONCE;
             expired.extend(piece);
