@@ -89,7 +89,7 @@ pub enum RefusedCaller {
     Limited(u64),
 }
 
-/// The code of the refusal of a run.
+/// The code of the refusal of a request that a run must not make.
 pub const PEER_IN_RUN: &str = "PEER_IN_RUN";
 
 /// The code of the refusal of a caller on this machine whose process is unknown.
@@ -98,7 +98,7 @@ pub const PEER_UNIDENTIFIED: &str = "PEER_UNIDENTIFIED";
 /// The code of the refusal of a node's token for anything but a node's connection.
 pub const TOKEN_ROLE: &str = "TOKEN_ROLE";
 
-/// The message of the refusal of a run, at every transport.
+/// The message of the refusal of a request that a run must not make, at every transport.
 pub const IN_RUN: &str = "a run may only call tools as its own agent (POST /tools/invoke or /mcp); decide outside of the run";
 
 /// The message of the refusal of a caller whose process is unknown.

@@ -1,18 +1,19 @@
-//! Which document was checked as a whole, and by which checks: so that a short-lived process need
-//! not check ten thousand entries before it looks at one.
+//! Remembers which document was checked as a whole, and by which checks, so that a short-lived
+//! process need not check ten thousand entries to use one.
 //!
-//! The mark is a file beside the database, sealed with the store's key. It names the hash of the
-//! document. Without it, or with another one, the document is checked as a whole again.
+//! The mark is a file beside the database. It names the hash of the document and is sealed with the
+//! store's key. If the mark is missing or names another document, the whole document is checked
+//! again.
 
 use std::io::Write as _;
 
 use crate::database::Store;
 use crate::json::hex;
 
-/// The file in the state directory.
+/// The name of the file in the state directory.
 const ACCEPTED_NAME: &str = "approvals.accepted";
 
-/// What the seal is for.
+/// The name under which the mark is sealed.
 const ACCEPTED: &str = "accepted";
 
 impl Store {
@@ -22,8 +23,8 @@ impl Store {
         written.is_ok_and(|written| written == self.accepted_mark(checks, hash))
     }
 
-    /// Puts down that the document with this hash passed these checks. A mark that cannot be written
-    /// is missed by none but the next reader, which checks again.
+    /// Remembers that the document with this hash passed these checks. If the mark cannot be
+    /// written, the next reader checks again.
     pub fn accept(&self, checks: &str, hash: &str) {
         let write = || -> std::io::Result<()> {
             let mut file = tempfile::Builder::new()

@@ -1,5 +1,5 @@
 //! Tokens that let their holder call tools as one agent, and nothing else. Only their hashes are
-//! kept.
+//! stored.
 
 use rusqlite::params;
 use serde_json::json;
@@ -9,19 +9,19 @@ use crate::change::Change;
 use crate::database::Store;
 use crate::error::StoreError;
 
-/// A token as it is remembered.
+/// A token as the store holds it: without its secret text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentToken {
-    /// Names it; not the token.
+    /// The name of the token in lists and for revocation. The id is not the token.
     pub id: String,
     pub agent: String,
     pub created_at_ms: i64,
-    /// The client program shows approval prompts to a person: an operator said so.
+    /// Whether an operator declared that the client program shows approval prompts to a person.
     pub elicitation: bool,
 }
 
 impl Store {
-    /// The token with this hash, if it may be used.
+    /// Returns the token with this hash, if it may be used.
     pub fn agent_token(&self, hash: &str) -> Result<Option<AgentToken>, StoreError> {
         self.read(|sql| {
             sql.optional(
@@ -47,7 +47,7 @@ impl Store {
         self.change(|change| change.add_agent_token(hash, token))
     }
 
-    /// Whether there was one.
+    /// Returns whether there was such a token.
     pub fn remove_agent_token(&self, id: &str, now_ms: i64) -> Result<bool, StoreError> {
         self.change(|change| change.remove_agent_token(id, now_ms))
     }

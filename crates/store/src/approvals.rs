@@ -1,5 +1,5 @@
-//! The approvals document: one JSON text with its hash, replaced only by a writer that has seen the
-//! present one.
+//! The approvals document: one JSON text with its hash. Only a writer that has seen the present
+//! document can replace it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,30 +13,31 @@ use crate::error::StoreError;
 use crate::json::{canonical, sha256_hex};
 use crate::limits;
 
-/// Longer documents are refused.
+/// The longest document that the store accepts, in bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 4 * 1024 * 1024;
 
-/// A document as it is stored.
+/// The approvals document as the store holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDocument {
-    /// Canonical JSON: no blanks, keys sorted. Equal documents are equal texts.
+    /// Canonical JSON, without blanks and with sorted keys, so that equal documents are equal
+    /// texts.
     pub text: String,
     /// SHA-256 of the text, in hexadecimal.
     pub hash: String,
     pub updated_at_ms: i64,
 }
 
-/// A document that a change has written, for the file beside the database.
+/// A document that a change has written, for the file `approvals.recorded` beside the database.
 #[derive(Debug)]
 pub(crate) struct WrittenDocument {
     /// The audit record of the write.
     pub(crate) head: AuditHead,
     pub(crate) text: String,
-    /// The owner has put it in place of what stood there.
+    /// Whether the owner repaired the document, whatever the database held before.
     pub(crate) is_repair: bool,
 }
 
-/// Who writes a policy, as the audit names them.
+/// The name under which the audit records the writer of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Author(String);
 
@@ -52,21 +53,21 @@ impl Author {
     }
 }
 
-/// A program of this account that says no more about itself.
+/// The default author is a program of this account that gives no name.
 impl Default for Author {
     fn default() -> Self {
         Self("local".to_owned())
     }
 }
 
-/// Where the approvals document is kept. What it means is none of the store's business.
+/// Stores the approvals document. The store does not interpret its content.
 pub trait ApprovalsStore: Send + Sync {
-    /// The document; none before the first start has written one.
+    /// Returns the document, or `None` before the first start writes one.
     fn document(&self) -> Result<Option<StoredDocument>, StoreError>;
 
-    /// Replaces the document if its hash is still `base_hash`; `None` means that there must be
-    /// none yet. Otherwise [`StoreError::DocumentChanged`], and nothing is written. When this
-    /// returns, the document and the audit record of the change are on the disk.
+    /// Replaces the document if its hash is still `base_hash`; `None` means that no document may
+    /// exist yet. Otherwise the call fails with [`StoreError::DocumentChanged`], and nothing is
+    /// written. When this returns, the document and the audit record of the change are on the disk.
     fn replace_document_as(
         &self,
         author: &Author,
@@ -74,7 +75,7 @@ pub trait ApprovalsStore: Send + Sync {
         text: &str,
     ) -> Result<StoredDocument, StoreError>;
 
-    /// As [`Self::replace_document_as`], by an unnamed [`Author`].
+    /// Calls [`Self::replace_document_as`] with an unnamed [`Author`].
     fn replace_document(
         &self,
         base_hash: Option<&str>,
@@ -101,13 +102,13 @@ impl ApprovalsStore for Store {
 }
 
 impl Change<'_> {
-    /// The document as this change sees it.
+    /// Returns the document as this change sees it.
     pub fn document(&self) -> Result<Option<StoredDocument>, StoreError> {
         self.recorded_document()
     }
 
-    /// As [`ApprovalsStore::replace_document_as`], as a part of this change: a decision that
-    /// stores entries commits together with them.
+    /// Like [`ApprovalsStore::replace_document_as`], but as a part of this change, so that a
+    /// decision commits together with the entries that it stores.
     pub fn replace_document_as(
         &self,
         author: &Author,
@@ -149,7 +150,7 @@ impl Change<'_> {
     }
 }
 
-/// The document in canonical form, if it is one.
+/// Returns the document in canonical form, or an error if it is too long or is not valid JSON.
 pub(crate) fn checked(text: &str) -> Result<String, StoreError> {
     if text.len() > MAX_DOCUMENT_BYTES {
         return Err(StoreError::DocumentTooLarge {
@@ -219,7 +220,7 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(ask("journal_mode"), "wal".to_owned().into());
-        // The log is consistent by itself; when it is on the disk, `disk` sees to.
+        // The log is always consistent; `disk` makes sure that it is on the disk.
         assert_eq!(ask("synchronous"), 1.into());
         assert_eq!(ask("foreign_keys"), 1.into());
     }

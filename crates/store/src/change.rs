@@ -1,4 +1,4 @@
-//! One transaction: everything that is done in it is on the disk together, or not at all.
+//! One transaction: all of its operations reach the disk together, or none does.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use crate::audit::AuditHead;
 use crate::database::Store;
 use crate::error::{StoreError, StoreFailure};
 
-/// A write transaction. Each operation of the store is a method of it, and of [`Store`] for callers
-/// that need only that one. Operations write their own audit records; what else belongs to the same
-/// change is added with [`Change::append`].
+/// A write transaction. Each operation of the store is a method of `Change`, and also of [`Store`]
+/// for callers that need only that operation. Operations write their own audit records. Callers add
+/// other records of the same change with [`Change::append`].
 #[derive(Debug)]
 pub struct Change<'a> {
     pub(crate) sql: Sql<'a>,
-    /// The last audit record of this change. No other change adds one before this change ends.
+    /// The last audit record of this change. No other change adds a record before this change ends.
     pub(crate) last_record: Cell<Option<AuditHead>>,
     pub(crate) store: &'a Store,
-    /// The document that this change writes, for the file beside the database.
+    /// The document that this change writes, for the file `approvals.recorded` beside the database.
     pub(crate) written: RefCell<Option<WrittenDocument>>,
-    /// Other processes may wait for what this change stores.
+    /// Whether other processes may wait for what this change stores.
     pub(crate) is_awaited: Cell<bool>,
 }
 
-/// What is left to do when a change is on the disk.
+/// The work that remains after a change is on the disk.
 struct AfterChange {
     written: Option<WrittenDocument>,
     is_awaited: bool,
 }
 
 impl Store {
-    /// Does several operations as one change with one durable commit. On an error nothing is
-    /// written, except for [`StoreError::NotOnDisk`]: then the result is unknown. The lock is taken
-    /// at the start, so that nothing that was read in here can change before the end.
+    /// Makes several operations as one change with one durable commit. On an error nothing is
+    /// written, except for [`StoreError::NotOnDisk`], where the result is unknown. The write lock
+    /// is taken at the start, so values that `work` reads cannot change before the commit.
     ///
-    /// The work must not call the store itself: it would wait for its own transaction.
+    /// `work` must not call the store: it would wait for its own transaction.
     pub fn change<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&Change<'_>) -> Result<T, E>,
@@ -53,24 +53,24 @@ impl Store {
         Ok(value)
     }
 
-    /// Makes a change soon, with the next commit of any caller or with one of its own. It is lost if
-    /// the process dies before. The work may be done several times, until it is written; while that
-    /// fails for a reason that may pass, the change stays queued. `failed` is called if it will not
-    /// be written. Neither may call the store.
+    /// Makes a change soon, with the next commit of any caller or with a commit of its own. The
+    /// change is lost if the process dies first. `work` may run several times until its change is
+    /// written. While writing fails for a passing reason, the change stays queued. `failed` is
+    /// called if the change will not be written. Neither closure may call the store.
     pub fn change_deferred(
         self: &Arc<Self>,
         work: impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static,
         failed: impl FnOnce(&StoreError) + Send + 'static,
     ) {
         let store = Arc::clone(self);
-        // A document that it writes gets its file when it is read next, and those that wait for a deferred
-        // change find it at their next look.
+        // The follow-up work is dropped. The next read of the document writes its file, and
+        // processes that wait for a deferred change find it at their next look.
         let work = move |connection: &Connection| store.make_change(connection, &work).map(drop);
         self.writer().defer(work, failed);
     }
 
-    /// Makes a change at once. Where that fails for a reason that may pass, the change is deferred
-    /// and the error says that it is not made yet.
+    /// Makes a change at once. If that fails for a passing reason, the change is deferred, and the
+    /// returned error says that it is not made yet.
     pub fn change_or_defer(
         self: &Arc<Self>,
         work: impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static,
@@ -83,8 +83,8 @@ impl Store {
         made
     }
 
-    /// Returns when all changes that were deferred before are written or have failed: for the end
-    /// of a process.
+    /// Returns when all changes deferred before this call are written or have failed. Call this at
+    /// the end of a process.
     pub fn flush(&self) {
         self.writer().flush();
     }
@@ -102,7 +102,8 @@ impl Store {
             is_awaited: Cell::new(false),
         };
         let value = work(&change)?;
-        // An operation that failed half-way must not be committed because its error was ignored.
+        // The caller may have ignored the error of an operation that failed halfway. Such a change
+        // must not be committed.
         if change.sql.failed.get() {
             let problem = "a part of the change could not be written";
             return Err(self.failure().failed(problem).into());
@@ -114,7 +115,8 @@ impl Store {
         Ok((value, after))
     }
 
-    /// Several reads of one and the same state. All that this process wrote of it is on the disk.
+    /// Runs several reads on one snapshot. Everything that this process wrote of the result is on
+    /// the disk.
     pub(crate) fn read<T>(
         &self,
         work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,
@@ -124,8 +126,8 @@ impl Store {
         Ok(found)
     }
 
-    /// The same without waiting for the disk. Whatever comes of it has to be written before it has
-    /// an effect, or to wait for [`Store::sync`].
+    /// Like [`Store::read`], but without waiting for the disk. Before the result has an effect, the
+    /// caller must write what follows from it, or wait for [`Store::sync`].
     pub(crate) fn read_committed<T>(
         &self,
         work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,
@@ -140,7 +142,7 @@ impl Store {
     }
 }
 
-/// Runs statements and gives their errors a meaning.
+/// Runs statements and converts their errors into store errors.
 #[derive(Debug)]
 pub(crate) struct Sql<'a> {
     connection: &'a Connection,
@@ -157,7 +159,7 @@ impl<'a> Sql<'a> {
         }
     }
 
-    /// How many rows were changed.
+    /// Returns the number of changed rows.
     pub(crate) fn execute(
         &self,
         statement: &str,
@@ -169,7 +171,7 @@ impl<'a> Sql<'a> {
             .map_err(|error| self.error(&error))
     }
 
-    /// The number of the row; none where there was a conflict about which nothing is done.
+    /// Returns the number of the inserted row, or `None` if the statement ignored a conflict.
     pub(crate) fn insert(
         &self,
         statement: &str,
@@ -215,7 +217,7 @@ impl<'a> Sql<'a> {
             .map_err(|error| self.error(&error))
     }
 
-    /// Rows up to and with the first one that is `enough`.
+    /// Returns the rows up to and including the first row that is `enough`.
     pub(crate) fn until<T>(
         &self,
         statement: &str,

@@ -1,8 +1,8 @@
-//! Messages about approvals: the outbox, what was sent, and how far each account has read.
+//! Messages about approvals: the outbox, the sent messages, and how far each account has read.
 //!
-//! A row is written with its approval in one transaction, for every target that the gateway published
-//! before. So no approval is stored whose messages could be forgotten, whichever process asks for it.
-//! Rows go with their approval.
+//! A row is written in the same transaction as its approval, for every target that the gateway has
+//! published. So no approval is stored without its messages, whichever process requests it. Rows
+//! are removed with their approval.
 
 use rusqlite::{Row, params};
 
@@ -12,48 +12,48 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::pending::{Delivery, DeliveryState};
 
-/// Ends are shown for so long after them.
+/// How long after the end of an approval its messages are edited.
 const END_SHOWN_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// Tries after which a target that does not answer counts as failed.
+/// The number of tries after which a target that does not answer counts as failed.
 const TRIES_OF_FAILED: i64 = 3;
 
-/// An id that counts once is kept longer than any signature is good for.
+/// How long a single-use id is kept. This must be longer than any signature stays valid.
 const ONCE_KEPT_MS: i64 = 60 * 60 * 1000;
 
-/// Messages that the gateway has to send or to edit now.
+/// A message that the gateway has to send or edit now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatWork {
     pub approval_id: String,
     pub target: String,
-    /// Nothing was sent yet.
+    /// Whether the message was not sent yet.
     pub is_queued: bool,
     pub tries: u32,
-    /// The approval has ended. A queued message is not sent any more.
+    /// Whether the approval has ended. A queued message is then not sent any more.
     pub has_ended: bool,
-    /// What the message shows: 0 the question, 1 its end, 2 what became of the run.
+    /// What the message shows: 0 the request, 1 the end of the approval, 2 the outcome of the run.
     pub shown: u8,
-    /// What it should show.
+    /// What the message should show, in the same numbers as `shown`.
     pub wanted: u8,
-    /// Nothing more will change after `wanted`.
+    /// Whether nothing changes after `wanted`.
     pub is_final: bool,
     pub chat: Option<String>,
     pub message: Option<String>,
     pub is_group: bool,
 }
 
-/// A message that was sent, or waits to be.
+/// A message that was sent or waits to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatMessageRow {
     pub approval_id: String,
     pub target: String,
-    /// It showed the whole view, so that it may be allowed by it.
+    /// Whether the message showed the whole view, so that the approval may be allowed by it.
     pub offers_allow: bool,
-    /// It stands for several approvals.
+    /// Whether the message stands for several approvals.
     pub is_group: bool,
 }
 
-/// Where the platform keeps a message that was sent.
+/// Where the platform keeps a sent message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentChatMessage<'a> {
     pub chat: &'a str,
@@ -80,8 +80,8 @@ pub struct ChatTargetStatus {
 }
 
 impl Store {
-    /// Publishes the targets in force, each with the time that it waits. Approvals from now on are queued
-    /// for these. Returns whether anything changed.
+    /// Publishes the targets in force, each with its delay before sending. New approvals from now
+    /// on are queued for these targets. Returns whether anything changed.
     pub fn set_chat_targets(&self, targets: &[(String, u64)]) -> Result<bool, StoreError> {
         let mut wanted: Vec<(String, i64)> = targets
             .iter()
@@ -109,7 +109,7 @@ impl Store {
         })
     }
 
-    /// What is to be sent or edited now, the oldest first.
+    /// Returns the messages to send or edit now, oldest first.
     pub fn chat_work(&self, now_ms: i64, most: usize) -> Result<Vec<ChatWork>, StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.read(|sql| {
@@ -156,7 +156,7 @@ impl Store {
         })
     }
 
-    /// The platform took a message. The receipt is written with it.
+    /// Records that the platform accepted a message, together with the delivery.
     pub fn chat_sent(
         &self,
         approval_id: &str,
@@ -188,7 +188,8 @@ impl Store {
         })
     }
 
-    /// A message could not be sent. It is tried again at that time, or never where the platform refused it.
+    /// Records that a message could not be sent. It is tried again at `again_at_ms`, or never if
+    /// the platform refused it.
     pub fn chat_not_sent(
         &self,
         approval_id: &str,
@@ -232,7 +233,7 @@ impl Store {
         })
     }
 
-    /// A message shows this much now.
+    /// Records what a message shows now.
     pub fn chat_shown(
         &self,
         approval_id: &str,
@@ -251,7 +252,8 @@ impl Store {
         })
     }
 
-    /// An edit failed. It is tried again at that time, for a day after the end.
+    /// Records that an edit failed. It is tried again at `again_at_ms`, for a day after the end of
+    /// the approval.
     pub fn chat_not_edited(
         &self,
         approval_id: &str,
@@ -294,7 +296,8 @@ impl Store {
         })
     }
 
-    /// The approvals that a message of a platform is about: more than one where it stands for several.
+    /// Returns the approvals that a message of a platform is about. A message can stand for several
+    /// approvals.
     pub fn chat_messages_at(
         &self,
         chat: &str,
@@ -311,7 +314,7 @@ impl Store {
         })
     }
 
-    /// The messages about an approval that were sent, in whichever chat.
+    /// Returns the sent messages about an approval, in all chats.
     pub fn chat_messages_of(&self, approval_id: &str) -> Result<Vec<ChatMessageRow>, StoreError> {
         self.read(|sql| {
             sql.all(
@@ -324,7 +327,7 @@ impl Store {
         })
     }
 
-    /// The messages about an approval that a chat got.
+    /// Returns the messages about an approval that a chat received.
     pub fn chat_message_in(
         &self,
         approval_id: &str,
@@ -361,7 +364,7 @@ impl Store {
         })
     }
 
-    /// Whether every target of an approval failed. One without targets has none that failed.
+    /// Whether every target of an approval failed. `false` if the approval has no targets.
     pub fn has_chat_failed(&self, approval_id: &str) -> Result<bool, StoreError> {
         self.read(|sql| {
             sql.one(
@@ -373,7 +376,7 @@ impl Store {
         })
     }
 
-    /// How the messages of each target fare, of the approvals that are kept.
+    /// Returns the state of the messages to each target, for all stored approvals.
     pub fn chat_status(&self) -> Result<Vec<ChatTargetStatus>, StoreError> {
         self.read(|sql| {
             sql.all(
@@ -393,7 +396,7 @@ impl Store {
         })
     }
 
-    /// How far an account has read, by the platform's own word.
+    /// Returns how far an account has read, as the platform expresses it.
     pub fn chat_cursor(&self, account: &str) -> Result<Option<String>, StoreError> {
         self.read(|sql| {
             let statement = "SELECT cursor FROM chat_cursor WHERE account = ?1";
@@ -401,7 +404,7 @@ impl Store {
         })
     }
 
-    /// Stores where an account begins to read, unless it has begun.
+    /// Stores where an account begins to read, unless it has begun already.
     pub fn begin_chat_cursor(&self, account: &str, cursor: &str) -> Result<(), StoreError> {
         limits::SURFACE.check(account)?;
         limits::CHAT_CURSOR.check(cursor)?;
@@ -426,7 +429,7 @@ impl Store {
         })
     }
 
-    /// Uses an id up. `false` if it was used before.
+    /// Uses up a single-use id. Returns `false` if it was used before.
     pub fn use_chat_id(&self, id: &str, now_ms: i64) -> Result<bool, StoreError> {
         limits::SURFACE.check(id)?;
         self.change(|change| {
@@ -444,7 +447,7 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Queues the messages of a new approval. For the change that creates it.
+    /// Queues the messages of a new approval. Call this in the change that creates the approval.
     pub(crate) fn queue_chat_messages(&self, number: i64, now_ms: i64) -> Result<(), StoreError> {
         let targets: Vec<(String, i64)> = self.sql.all(
             "SELECT name, after_ms FROM chat_target ORDER BY name",

@@ -1,5 +1,5 @@
-//! The content that a script had when it was last allowed, so that the next question can show what
-//! changed. Only for showing: nothing is allowed because it is here.
+//! The content that a script had when it was last allowed, so that the next approval can show what
+//! changed. This content is for display only: its presence allows nothing.
 
 use rusqlite::params;
 
@@ -8,23 +8,24 @@ use crate::database::Store;
 use crate::error::StoreError;
 use crate::limits;
 
-/// That many scripts are remembered; the one that was allowed longest ago is forgotten first.
+/// The most scripts that are remembered. The script that was allowed longest ago is forgotten
+/// first.
 const MAX_SCRIPTS: i64 = 500;
 
-/// A script as it was allowed.
+/// A script as it was last allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedContent {
     pub agent: String,
-    /// Canonical.
+    /// The canonical path.
     pub path: String,
-    /// The hash of the content, in hexadecimal.
+    /// The SHA-256 of the content, in hexadecimal.
     pub sha256: String,
     pub content: String,
     pub approved_at_ms: i64,
 }
 
 impl Store {
-    /// What this agent's script was when it was last allowed.
+    /// Returns this agent's script as it was when it was last allowed.
     pub fn approved_content(
         &self,
         agent: &str,
@@ -50,12 +51,12 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Keeps a content in place of the one before. What is too long is refused.
+    /// Replaces the remembered content of a script. Values that are too long are refused.
     pub fn keep_approved_content(&self, allowed: &ApprovedContent) -> Result<(), StoreError> {
         limits::AGENT.check(&allowed.agent)?;
         limits::SCRIPT_PATH.check(&allowed.path)?;
         limits::SCRIPT_DIGEST.check(&allowed.sha256)?;
-        // A script may well be empty.
+        // The limit refuses empty text, but a script may be empty.
         let content = Some(allowed.content.as_str()).filter(|content| !content.is_empty());
         limits::SCRIPT.check_if_any(content)?;
         self.sql.execute(

@@ -1,5 +1,5 @@
-//! Opening the database. A command has a budget of a few milliseconds in all, so the usual case,
-//! a database of this version, is opened without looking at migrations.
+//! Opens the database. A command has a budget of a few milliseconds in all, so a database of the
+//! present version, which is the usual case, is opened without looking at migrations.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -19,14 +19,15 @@ use crate::seal::{SEAL_KEY_NAME, SealKey};
 use crate::watch::Bell;
 use crate::writer::Writer;
 
-/// The file in the state directory.
+/// The name of the database file in the state directory.
 pub const DATABASE_NAME: &str = "interlock.db";
 
-/// How often a statement looks whether another process has let go of the database: for about five
-/// seconds in all.
+/// How often a statement retries while another process holds the lock of the database: for about
+/// five seconds in all.
 const BUSY_TRIES: i32 = 5000;
 
-/// Every statement of this crate fits, so that none is prepared twice by a server.
+/// The size of the statement cache. It holds every statement of this crate, so a server prepares
+/// each one only once.
 const PREPARED_STATEMENTS: usize = 128;
 
 /// What the log beside the database keeps of its size once its content is in the database: large changes
@@ -42,16 +43,17 @@ pub struct Store {
     /// A second connection for reads during a write. Most processes never need it.
     reader: Mutex<Option<Connection>>,
     state_dir: PathBuf,
-    /// Which file was opened, by its inode. `None` where it could not be looked at.
+    /// The inode of the file that was opened. `None` if it could not be read.
     opened_file: Option<u64>,
     key: SealKey,
     bell: Bell,
-    /// The document that was found to be recorded: the same one need not be looked into again.
+    /// The document that was last checked and found to be recorded. The same document needs no
+    /// second check.
     pub(crate) known_document: Mutex<Option<KnownDocument>>,
 }
 
 impl Store {
-    /// Opens the database of this state directory, creating it (mode 0600) if it is not there.
+    /// Opens the database of this state directory. A missing database is created with mode 0600.
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
         let path = state_dir.join(DATABASE_NAME);
         let failure = StoreFailure { path: &path };
@@ -78,8 +80,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Fails once the path names no file, or another one, than the file that is open. What is open
-    /// then never changes again, so a wait for a change must look at this too.
+    /// Fails if the path no longer names the file that is open. The open file then never changes
+    /// again, so a wait for a change must check this too.
     pub fn check_in_place(&self) -> Result<(), StoreError> {
         if self.opened_file == file_identity(&self.path) {
             return Ok(());
@@ -89,7 +91,7 @@ impl Store {
         })
     }
 
-    /// The directory that the database lies in.
+    /// Returns the directory of the database.
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
@@ -111,7 +113,7 @@ impl Store {
     }
 
     /// Returns when everything that can be read now is on the disk, whichever process wrote it.
-    /// Callers use it before they report what other processes have written.
+    /// Callers wait for this before they report what other processes have written.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.writer.sync()
     }
@@ -143,13 +145,13 @@ impl Store {
             *reader = None;
         }
         if let Some(writer) = self.writer.idle_connection() {
-            // What cannot be freed stays.
+            // Memory that cannot be freed stays in use.
             let _ = writer.connection.execute_batch("PRAGMA shrink_memory");
             writer.connection.flush_prepared_statement_cache();
         }
     }
 
-    /// Writes the file anew with what it holds, so that it is no larger than that.
+    /// Rewrites the file, so that it is no larger than its content.
     pub(crate) fn rebuild_file(&self) -> Result<(), StoreError> {
         let failure = self.failure();
         let connection = connect(&self.path, failure)?;
@@ -175,8 +177,8 @@ impl Store {
     }
 }
 
-/// By the inode alone, as SQLite itself tells a file that was moved. Never opens the file: closing any
-/// descriptor of it would drop SQLite's locks.
+/// Identifies the file by its inode alone, as SQLite does to detect a moved file. Must never open
+/// the file: closing any descriptor of it would drop SQLite's locks.
 fn file_identity(path: &Path) -> Option<u64> {
     std::fs::metadata(path).ok().map(|metadata| metadata.ino())
 }
@@ -189,7 +191,8 @@ fn connect(path: &Path, failure: StoreFailure<'_>) -> Result<Connection, StoreEr
 fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait))?;
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
-    // One plan for each statement, whatever its values are: else values have it planned anew.
+    // Gives each statement one plan, whatever its values are. Otherwise SQLite plans it again for
+    // new values.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = {MAX_LOG_BYTES};"
@@ -217,10 +220,10 @@ fn configure(
     Ok(connection)
 }
 
-/// Waits for another process. SQLite's own way of waiting looks less and less often, up to a tenth
-/// of a second apart, and so never meets the short gaps that a busy writer leaves: it would starve.
+/// Waits for another process. SQLite's own busy handler retries more and more rarely, up to a tenth
+/// of a second apart. It would starve, because it misses the short gaps that a busy writer leaves.
 fn wait(tries: i32) -> bool {
-    // The pause changes in length, so as not to fall into step with that writer.
+    // The length of the pause varies, so that the retries do not fall into step with that writer.
     let pause = Duration::from_micros(500 + 250 * u64::from(tries.unsigned_abs() % 4));
     std::thread::sleep(pause);
     tries < BUSY_TRIES
@@ -232,7 +235,8 @@ fn version(connection: &Connection) -> rusqlite::Result<usize> {
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
-/// Under a lock of its own: two first starts at once must not both create the tables.
+/// Takes a lock of its own, so that two first starts at the same time do not both create the
+/// tables.
 fn migrate(connection: &mut Connection, failure: StoreFailure<'_>) -> Result<(), StoreError> {
     let lock = lock_file(failure.path).map_err(|source| failure.io(&source))?;
     lock.lock().map_err(|source| failure.io(&source))?;
@@ -272,8 +276,8 @@ fn lock_file(database: &Path) -> io::Result<File> {
 /// Makes sure that the file exists with mode 0600.
 ///
 /// The file itself is never opened here: closing any descriptor of it would drop the locks that
-/// SQLite holds on it elsewhere in this process. A new one is made under another name and linked
-/// in.
+/// SQLite holds on it elsewhere in this process. A new file is made under another name and linked
+/// to this path.
 fn prepare_file(path: &Path, state_dir: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => Err(io::Error::new(
@@ -291,7 +295,7 @@ fn prepare_file(path: &Path, state_dir: &Path) -> io::Result<()> {
                 .into_temp_path();
             match empty.persist_noclobber(path) {
                 Ok(()) => Ok(()),
-                // Another process was faster; its file is as good.
+                // Another process created the file first, and that file serves as well.
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 Err(error) => Err(error.error),
             }

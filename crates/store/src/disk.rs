@@ -1,4 +1,4 @@
-//! When a commit is on the disk.
+//! Makes sure that a commit is on the disk.
 
 use std::fs::File;
 use std::io;
@@ -6,19 +6,19 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-/// The log of a database, which every commit is written to.
+/// The write-ahead log of a database, which every commit is written to.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    /// None where the database waits for the disk by itself: because it has no such log, or the log
+    /// `None` if the database waits for the disk by itself: it has no write-ahead log, or the log
     /// cannot be opened.
     log: Option<File>,
 }
 
 impl Disk {
-    /// From now on, commits of this connection do not wait for the disk.
+    /// Makes commits of this connection return without waiting for the disk.
     pub(crate) fn under(connection: &Connection) -> rusqlite::Result<Self> {
-        // Read first, so that there is a log if there is ever to be one. It stays the same file as
-        // long as any process has the database open.
+        // The query reads the database, which creates the log if the database uses one. The log
+        // stays the same file as long as any process has the database open.
         let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
         let log = file_beside(connection, "-wal").filter(|_| mode.eq_ignore_ascii_case("wal"));
         let log = log.and_then(|log| File::open(log).ok());
@@ -33,8 +33,8 @@ impl Disk {
         Self { log: Some(log) }
     }
 
-    /// Returns when all that was committed is on the disk. An error is for good: what the system
-    /// did not write once, it may forget, and say nothing of it the next time.
+    /// Returns when everything that was committed is on the disk. An error is final: the system may
+    /// forget data that it once failed to write, and report success the next time.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match &self.log {
             Some(log) => log.sync_data(),
@@ -43,7 +43,8 @@ impl Disk {
     }
 }
 
-/// The file with this ending beside the database: where the database really is, whatever links lead there.
+/// Returns the path of the file with this ending beside the database. Links to the database are
+/// resolved.
 pub(crate) fn file_beside(connection: &Connection, ending: &str) -> Option<PathBuf> {
     let database = connection.path().filter(|path| !path.is_empty())?;
     Some(format!("{database}{ending}").into())

@@ -1,9 +1,9 @@
-//! Whether the approvals document is the one that the audit recorded last.
+//! Checks that the approvals document is the one that the audit recorded last.
 //!
-//! Every write of the document is an audit record that holds its hash. The row names that record
-//! and is sealed together with it; the file `approvals.recorded` beside the database says which
-//! record was the last one. A document that fits neither was put there behind the chain, and
-//! nothing runs by it.
+//! Every write of the document adds an audit record that holds the document's hash. The row of the
+//! document names that record, and a seal covers both. The file `approvals.recorded` beside the
+//! database names the last such record. A document that fails either check was written without an
+//! audit record, and nothing runs by it.
 
 use rusqlite::params;
 use serde::Deserialize;
@@ -17,64 +17,64 @@ use crate::error::StoreError;
 use crate::json::{lenient_field, sha256_hex};
 use crate::recorded::{self, DocumentRecord};
 
-/// What the `document` of a record says that a write of the approvals document left.
+/// The value of `document` in the audit record of a write of the approvals document.
 pub(crate) const APPROVALS: &str = "approvals";
 
-/// How the document stands, for the owner who repairs it.
+/// The state of the approvals document, for the owner who repairs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DocumentStanding {
-    /// None was written yet.
+    /// No document was written yet.
     First,
     Recorded(StoredDocument),
     Unrecorded {
         problem: String,
-        /// What the database holds now.
+        /// The document that the database holds now.
         present: Option<String>,
-        /// What was recorded last, as far as it is known.
+        /// The document that was recorded last, if it is known.
         recorded: Option<String>,
     },
 }
 
-/// A document that was found to be recorded.
+/// A document that was checked and found to be recorded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownDocument {
     hash: String,
     seal: Vec<u8>,
 }
 
-/// The row as it stands in the database, before its seal is checked.
+/// The row in the database, before its seal is checked.
 struct DocumentRow {
     document: StoredDocument,
     audit_seq: Option<i64>,
     seal: Option<Vec<u8>>,
 }
 
-/// A document that may be used, and the record that the file beside the database should name.
+/// A document that may be used, and the record that `approvals.recorded` has yet to name.
 struct CheckedDocument {
     document: Option<StoredDocument>,
     behind: Option<AuditHead>,
 }
 
 impl Store {
-    /// The document, if the audit recorded it; none before the first start has written one.
+    /// Returns the document if the audit recorded it, or `None` before the first start writes one.
     pub(crate) fn recorded_document(&self) -> Result<Option<StoredDocument>, StoreError> {
         let mut found = self.read_committed(|sql| self.check_document(sql));
         if let Err(StoreError::DocumentUnrecorded { .. }) = found {
-            // Another process may have written one between the look at the database and the look at
-            // the file. The file is written later, so that a second look sees both.
+            // Another process may have written a document after the database was read and before
+            // the file was read. The file is written last, so a second read sees both.
             found = self.read_committed(|sql| self.check_document(sql));
         }
         let found = found?;
         if let (Some(document), Some(head)) = (&found.document, found.behind) {
-            // A process that ended right after its commit has not written the file. What the file
-            // names must be on the disk.
+            // A process that ended right after its commit did not write the file. The record must
+            // be on the disk before the file names it.
             self.sync()?;
             let _ = recorded::write(self.state_dir(), head, &document.text);
         }
         Ok(found.document)
     }
 
-    /// How the document stands. It is not an error that it is not recorded.
+    /// Returns the state of the document. An unrecorded document is a state here, not an error.
     pub fn document_standing(&self) -> Result<DocumentStanding, StoreError> {
         match self.recorded_document() {
             Ok(None) => Ok(DocumentStanding::First),
@@ -88,8 +88,8 @@ impl Store {
         }
     }
 
-    /// Writes and records a document whatever stands there now: for the owner who has seen how it
-    /// stands, and for nothing else.
+    /// Writes and records a document, whatever the database holds now. Only the repair by the
+    /// owner, who has seen the state of the document, may call this.
     pub fn repair_document(
         &self,
         author: &Author,
@@ -115,8 +115,8 @@ impl Store {
         })
     }
 
-    /// Puts down which document was recorded last. It is on the disk already: what cannot be put
-    /// down now is when the document is read next.
+    /// Writes the file that names the document recorded last. The document itself is on the disk
+    /// already. If the file cannot be written now, the next read of the document writes it.
     pub(crate) fn keep_recorded(&self, written: &WrittenDocument) {
         let is_older = match recorded::read(self.state_dir()) {
             DocumentRecord::By(head) => head.seq > written.head.seq && !written.is_repair,
@@ -127,8 +127,9 @@ impl Store {
         }
     }
 
-    /// Seals what an older version left. Only where no document was ever recorded in this state
-    /// directory: later, what has no seal has none for a reason.
+    /// Seals what an older version wrote, but only if no document was ever recorded in this state
+    /// directory. After that, a missing seal means that another program wrote the row, so
+    /// the row stays unsealed.
     pub(crate) fn adopt(&self) -> Result<(), StoreError> {
         if recorded::read(self.state_dir()) != DocumentRecord::Never {
             return Ok(());
@@ -214,12 +215,12 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// The document as this change sees it, if the audit recorded it.
+    /// Returns the document as this change sees it, if the audit recorded it.
     pub(crate) fn recorded_document(&self) -> Result<Option<StoredDocument>, StoreError> {
         Ok(self.store.check_document(&self.sql)?.document)
     }
 
-    /// Writes the document with its record and its seal.
+    /// Writes the document together with its audit record and its seal.
     pub(crate) fn write_document(
         &self,
         document: &StoredDocument,
@@ -236,8 +237,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Records the present document once more, where the record that it is valid by, or the one before
-    /// that, has a number up to `through`. A document that is not valid now does not become so.
+    /// Records the present document again if its audit record has a number up to `through`. A
+    /// document that is invalid now stays invalid.
     pub(crate) fn record_document_again(&self, through: u64, who: &str) -> Result<(), StoreError> {
         let checked = self.store.check_document(&self.sql)?;
         let seq = row(&self.sql)?.and_then(|row| row.audit_seq);
@@ -277,7 +278,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// As [`Store::adopt`]. A document that the newest record did not write stays without a seal.
+    /// Does the work of [`Store::adopt`]. A document that the newest record did not write stays
+    /// unsealed.
     fn adopt(&self) -> Result<(), StoreError> {
         let Some(DocumentRow { document, .. }) = row(&self.sql)? else {
             return Ok(());
@@ -288,7 +290,7 @@ impl Change<'_> {
                 Some((head, record)) if is_write_of(&record, &document.hash) => head,
                 _ => return Ok(()),
             },
-            // Written before there were audit records.
+            // The document was written before there were audit records.
             None => {
                 let record = json!({
                     "document": APPROVALS,
@@ -311,7 +313,7 @@ impl Change<'_> {
     }
 }
 
-/// What the seal of the document covers.
+/// Returns the values that the seal of the document covers.
 fn sealed(hash: &str, head: AuditHead) -> (&str, String) {
     (hash, head.to_string())
 }
@@ -320,7 +322,7 @@ fn is_about_approvals(body: &str) -> bool {
     DocumentWriteBody::read(body).document.as_deref() == Some(APPROVALS)
 }
 
-/// What the body of an audit record says of the document that it is about.
+/// The fields of an audit record's body that describe a write of a document.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct DocumentWriteBody {
@@ -336,7 +338,7 @@ impl DocumentWriteBody {
     }
 }
 
-/// Whether a record says that it wrote the document with this hash.
+/// Whether the record says that it wrote the document with this hash.
 fn is_write_of((kind, body): &(String, String), hash: &str) -> bool {
     let body = DocumentWriteBody::read(body);
     kind == AuditKind::PolicyWrite.as_str()

@@ -1,5 +1,5 @@
-//! When an allowlist entry was last used. The time lies beside the document: mere use changes no
-//! hash, so an edit of the document does not fail because of it.
+//! The last use of each allowlist entry. It is stored beside the document, so that a use does not
+//! change the document's hash and make an edit of the document fail.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::database::Store;
 use crate::error::StoreError;
 use crate::limits;
 
-/// Longer commands are cut.
+/// Longer commands are truncated.
 const MAX_COMMAND_CHARS: usize = 400;
 
 /// The last use of one entry.
@@ -19,14 +19,15 @@ pub struct EntryUse {
     /// The name that the policy gives to the entry.
     pub entry: String,
     pub used_at_ms: i64,
-    /// As people are shown it, without secrets.
+    /// The command as approvers see it, without secrets.
     pub command: String,
     /// The file that the command resolved to.
     pub resolved: Option<String>,
 }
 
 impl Change<'_> {
-    /// Records a use, together with the run that it allows. It is no audit record: those say more.
+    /// Records a use, in the same change as the run that it allows. It needs no audit record: the
+    /// records of the run say more.
     pub fn use_entry(&self, used: &EntryUse) -> Result<(), StoreError> {
         limits::ENTRY.check(&used.entry)?;
         let command: String = used.command.chars().take(MAX_COMMAND_CHARS).collect();
@@ -55,7 +56,7 @@ impl Store {
         })
     }
 
-    /// Forgets the uses of entries that are no longer there; how many is returned.
+    /// Forgets the uses of entries that no longer exist, and returns how many.
     pub fn forget_entry_uses(&self, present: &BTreeSet<String>) -> Result<usize, StoreError> {
         let uses = self.entry_uses()?;
         let gone: Vec<&str> = uses

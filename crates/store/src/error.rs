@@ -1,4 +1,4 @@
-//! What can go wrong with the database, with a stable code and what to do about it.
+//! What can go wrong with the database, with a stable code and a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use rusqlite::ErrorCode;
 
 use crate::pending::ApprovalError;
 
-/// Why the store could not be opened, read or written. Then nothing has been written, except for
-/// [`StoreError::NotOnDisk`], where the result is unknown.
+/// The reason why the store could not be opened, read or written. A failed operation has written
+/// nothing, except for [`StoreError::NotOnDisk`], where the result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("exec approvals changed; reload and retry")]
@@ -62,7 +62,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Stable, for programs.
+    /// Returns a stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::DocumentChanged { .. } => "DOCUMENT_CHANGED",
@@ -85,8 +85,8 @@ impl StoreError {
         }
     }
 
-    /// It is not the change that cannot be written, but the database, for now: the same change may
-    /// be made later.
+    /// Whether the database cannot be written for now, while nothing is wrong with the change. The
+    /// same change may succeed later.
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
@@ -97,7 +97,7 @@ impl StoreError {
         )
     }
 
-    /// What to do next.
+    /// Returns what to do next.
     pub fn remedy(&self) -> String {
         let directory = |path: &Path| shell_word(path.parent().unwrap_or(path));
         match self {
@@ -151,7 +151,7 @@ impl StoreError {
     }
 }
 
-/// Gives an error of the layers below its meaning here.
+/// Converts the errors of lower layers into store errors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreFailure<'a> {
     pub(crate) path: &'a Path,
@@ -161,7 +161,8 @@ impl StoreFailure<'_> {
     pub(crate) fn sql(self, error: &rusqlite::Error) -> StoreError {
         let path = self.path.to_owned();
         let problem = error.to_string();
-        // Rows are written by this crate alone: what it cannot read back was not written by it.
+        // Only this crate writes rows. A row that it cannot read back was written by another
+        // program.
         if let rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..) = error
@@ -176,7 +177,7 @@ impl StoreFailure<'_> {
                 StoreError::Locked { path }
             }
             Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
-            // SQLite tells a full disk so where it could not make its shared memory larger.
+            // SQLite reports a full disk this way if it cannot enlarge its shared memory.
             Some(ErrorCode::SystemIoFailure) if is_disk_full(&path) => {
                 StoreError::DiskFull { path }
             }
@@ -217,12 +218,12 @@ impl StoreFailure<'_> {
     }
 }
 
-/// Whether the file system has no block left for an ordinary user.
+/// Whether the file system has no free block left for an ordinary user.
 fn is_disk_full(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|system| system.f_bavail == 0)
 }
 
-/// The path as one word of a shell.
+/// Quotes the path as one shell word.
 fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| {

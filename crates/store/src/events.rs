@@ -1,7 +1,7 @@
-//! Events that a session is still to receive: a queue that outlives its writers and readers.
+//! Events that a session has yet to receive: a queue that outlives its writers and readers.
 //!
 //! An event is written in the transaction of the change that it reports. It waits until the session
-//! is marked as notified. Events that are dropped before that are counted.
+//! is marked as notified. Events that are dropped before their delivery are counted.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +31,12 @@ const MAX_DROPPED: i64 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// A run that was approved takes long.
+    /// An approved run takes long.
     Running,
     Finished,
-    /// It was asked for and did not run.
+    /// A run was requested and did not run.
     Denied,
-    /// A line that an operator has for the session.
+    /// A message from an operator to the session.
     Note,
 }
 
@@ -61,26 +61,26 @@ impl FromSql for EventKind {
     }
 }
 
-/// An event to be queued.
+/// A new event for the queue.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEvent<'a> {
     pub session_key: &'a str,
     pub agent: &'a str,
     pub kind: EventKind,
-    /// The approval's id where it is about an approval.
+    /// The id of the run, or of the approval if the event is about an approval.
     pub run_id: &'a str,
-    /// For the agent to read.
+    /// The text for the agent.
     pub text: &'a str,
-    /// The same for programs.
+    /// The same content for programs.
     pub payload: &'a Value,
-    /// Whether the session is to be woken for it.
+    /// Whether the event wakes the session.
     pub wakes: bool,
     pub now_ms: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionEvent {
-    /// Grows with time; no two events ever have the same.
+    /// Ids grow with time and are never reused.
     pub id: i64,
     pub session_key: String,
     pub agent: String,
@@ -93,12 +93,12 @@ pub struct SessionEvent {
     pub delivered_at_ms: Option<i64>,
 }
 
-/// Events that were not delivered to a session yet.
+/// The events that a session has yet to receive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WaitingEvents {
-    /// The oldest first.
+    /// The oldest events first.
     pub events: Vec<SessionEvent>,
-    /// Events that were dropped before their delivery.
+    /// How many events were dropped before their delivery.
     pub dropped: u64,
 }
 
@@ -108,17 +108,17 @@ impl WaitingEvents {
     }
 }
 
-/// What was forgotten.
+/// How many events a purge removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PurgedEvents {
     pub delivered: usize,
-    /// These are also in the count of their session.
+    /// The undelivered events among them. Their sessions also count them as dropped.
     pub undelivered: usize,
 }
 
 impl Store {
-    /// The oldest undelivered events of the session, at most `limit` and [`MAX_PAGE`]. All of them
-    /// are on the disk. Where there are none, nothing is reported, and the disk is not waited for.
+    /// Returns the oldest undelivered events of the session, at most `limit` and [`MAX_PAGE`]. All
+    /// of them are on the disk. If there are none, the call does not wait for the disk.
     pub fn waiting_events(
         &self,
         session_key: &str,
@@ -140,14 +140,15 @@ impl Store {
         Ok(waiting)
     }
 
-    /// Events of all sessions after this id, delivered or not: for subscribers.
+    /// Returns the events of all sessions after this id, delivered or not, for subscribers.
     pub fn events_after(&self, id: i64, limit: usize) -> Result<Vec<SessionEvent>, StoreError> {
         let statement =
             format!("SELECT {COLUMNS} FROM session_events WHERE id > ?1 ORDER BY id LIMIT ?2");
         self.read(|sql| sql.all(&statement, params![id, page(limit)], event))
     }
 
-    /// Events of one session after this id, delivered or not: for readers that look back.
+    /// Returns the events of one session after this id, delivered or not, for readers that look
+    /// back.
     pub fn events_of(
         &self,
         session_key: &str,
@@ -161,12 +162,13 @@ impl Store {
         self.read(|sql| sql.all(&statement, params![session_key, after, page(limit)], event))
     }
 
-    /// The id of the newest event of all; 0 where there was none.
+    /// Returns the id of the newest event of all sessions, or 0 if there was none.
     pub fn last_event(&self) -> Result<i64, StoreError> {
         self.read(last_event)
     }
 
-    /// How far a reader of all events has come. One that is new begins with what comes now.
+    /// Returns the last event that a reader of all events has handled. A new reader starts behind
+    /// the newest event.
     pub fn events_reader(&self, name: &str) -> Result<i64, StoreError> {
         self.change(|change| {
             let statement = "SELECT up_to FROM session_events_reader WHERE name = ?1";
@@ -182,12 +184,12 @@ impl Store {
         })
     }
 
-    /// As [`Change::events_read`].
+    /// See [`Change::events_read`].
     pub fn events_read(&self, name: &str, up_to: i64) -> Result<(), StoreError> {
         self.change(|change| change.events_read(name, up_to))
     }
 
-    /// As [`Change::mark_delivered`].
+    /// See [`Change::mark_delivered`].
     pub fn mark_delivered(
         &self,
         session_key: &str,
@@ -198,7 +200,7 @@ impl Store {
         self.change(|change| change.mark_delivered(session_key, up_to, dropped, now_ms))
     }
 
-    /// As [`Change::mark_run_events_delivered`].
+    /// See [`Change::mark_run_events_delivered`].
     pub fn mark_run_events_delivered(
         &self,
         run_id: &str,
@@ -207,16 +209,15 @@ impl Store {
         self.change(|change| change.mark_run_events_delivered(run_id, now_ms))
     }
 
-    /// Forgets events that are old: a day after they were written if they were delivered, else a
-    /// week.
+    /// Forgets delivered events a day after they were written, and undelivered ones after a week.
     pub fn purge_events(&self, now_ms: i64) -> Result<PurgedEvents, StoreError> {
         self.change(|change| change.purge_events(now_ms))
     }
 }
 
 impl Change<'_> {
-    /// Queues an event. `None` if there is one of this kind for this run already: then nothing is
-    /// written.
+    /// Queues an event. Returns `None` and writes nothing if the run already has an event of this
+    /// kind.
     pub fn append_event(&self, event: &NewEvent<'_>) -> Result<Option<i64>, StoreError> {
         limits::SESSION_KEY.check(event.session_key)?;
         limits::AGENT.check(event.agent)?;
@@ -250,7 +251,7 @@ impl Change<'_> {
         Ok(id)
     }
 
-    /// A reader of all events is done with those up to this one.
+    /// Records that a reader of all events has handled the events up to this id.
     pub fn events_read(&self, name: &str, up_to: i64) -> Result<(), StoreError> {
         self.sql.execute(
             "INSERT INTO session_events_reader (name, up_to) VALUES (?1, ?2)
@@ -260,8 +261,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Marks the events of a session up to this one as delivered, and the number of dropped ones as
-    /// reported.
+    /// Marks the events of a session up to this id as delivered, and this number of dropped events
+    /// as reported.
     pub fn mark_delivered(
         &self,
         session_key: &str,
@@ -283,7 +284,8 @@ impl Change<'_> {
         )
     }
 
-    /// Marks the events of a run as delivered: its caller got all of it in the answer to its call.
+    /// Marks the events of a run as delivered, because its caller got everything in the result of
+    /// the call.
     pub fn mark_run_events_delivered(
         &self,
         run_id: &str,
@@ -315,7 +317,7 @@ impl Change<'_> {
             "DELETE FROM session_events WHERE created_at_ms <= ?1 AND delivered_at_ms IS NULL",
             [long_ago],
         )?;
-        // Counts that their session has heard of.
+        // Forget the counts that were reported to their session.
         self.sql.execute(
             "DELETE FROM session_events_dropped WHERE told = dropped AND at_ms <= ?1",
             [long_ago],
@@ -326,7 +328,7 @@ impl Change<'_> {
         })
     }
 
-    /// Drops the oldest of more events than a session may have, those first that were delivered.
+    /// Drops the oldest events beyond the limit of a session, delivered ones first.
     fn keep_within_room(&self, session_key: &str, now_ms: i64) -> Result<(), StoreError> {
         let count: i64 = self.sql.one(
             "SELECT count(*) FROM session_events WHERE session_key = ?1",
@@ -402,7 +404,7 @@ fn page(limit: usize) -> i64 {
     i64::try_from(limit.min(MAX_PAGE)).unwrap_or(i64::MAX)
 }
 
-/// The id of the last event that was ever written, even if it is forgotten.
+/// Returns the id of the last event that was ever written, even if the event is forgotten.
 fn last_event(sql: &Sql<'_>) -> Result<i64, StoreError> {
     let last = sql.optional(
         "SELECT seq FROM sqlite_sequence WHERE name = 'session_events'",

@@ -1,4 +1,4 @@
-//! Runs that a gateway forwards to this host: the plans that were issued for approval
+//! Runs that a gateway forwards to this host: the plans that this host issued for an approval
 //! elsewhere, and the run ids that were used.
 
 use rusqlite::params;
@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::pending::{CLAIM_WINDOW_MS, Claiming, ForwardedClaim};
 
-/// That many plans are kept; the oldest go first.
+/// The most plans that are kept. The oldest are dropped first.
 const MAX_ISSUED_PLANS: i64 = 4096;
 
 /// What they take at most, in bytes, as far as they are large: small ones are bounded by their number.
@@ -19,13 +19,13 @@ const LARGE_BYTES: usize = 64 << 10;
 /// Which plan of those with the same words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IssuedPlan {
-    /// What an approval under way is bound to.
+    /// The plan that a pending approval is bound to.
     First,
     Newest,
 }
 
 impl Store {
-    /// The plan that was issued under this digest, if its time is not over.
+    /// Returns the plan that was issued under this digest, unless it has expired.
     pub fn issued_plan(
         &self,
         digest: &str,
@@ -42,9 +42,9 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Keeps a plan, as long as an approval of it can live. The first one under a digest stays
-    /// until then: the same words, prepared once more, must not change what an approval is bound
-    /// to.
+    /// Stores a plan for as long as an approval of it can live. The first plan under a digest stays
+    /// until then: if the same plan is prepared again, the plan that an approval is bound to must
+    /// not change.
     pub fn issue_plan(&self, digest: &str, plan: &str, now_ms: i64) -> Result<(), StoreError> {
         limits::PLAN_DIGEST.check(digest)?;
         limits::PLAN.check(plan)?;
@@ -74,15 +74,15 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Forgets a plan that no longer holds: the next one may be issued in its place.
+    /// Forgets a plan that no longer holds, so that the next plan may be issued in its place.
     pub fn forget_issued_plan(&self, digest: &str) -> Result<(), StoreError> {
         self.sql
             .execute("DELETE FROM handed_plan WHERE digest = ?1", [digest])?;
         Ok(())
     }
 
-    /// Claims a run id that a gateway chose. The run may start only after this was committed with
-    /// [`Claiming::Claimed`].
+    /// Claims a run id that a gateway chose. The run may start only after this change is committed
+    /// with [`Claiming::Claimed`].
     pub fn claim_forwarded(&self, claim: &ForwardedClaim<'_>) -> Result<Claiming, StoreError> {
         limits::CLAIMER.check(claim.claimer)?;
         limits::RUN_ID.check(claim.id)?;

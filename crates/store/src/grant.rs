@@ -1,4 +1,4 @@
-//! Grants: what a decision for a session or a lease allows beyond the run that was asked for.
+//! Grants: what a decision for a session or a lease allows beyond the approved run.
 
 use std::num::NonZeroU32;
 
@@ -12,10 +12,10 @@ use crate::error::StoreError;
 use crate::limits::{self, MAX_GRANTS};
 use crate::pending::{ApprovalError, NewClaim, insert_claim, new_id};
 
-/// A grant for a session lives so long at most: 24 hours. The session may never end.
+/// The longest life of a grant for a session: 24 hours. The session itself may never end.
 pub const MAX_SESSION_GRANT_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// What a run must have in common with the approved one. All of it must be equal.
+/// The values that a run must share with the approved run. All of them must be equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrantKey<'a> {
     pub content_digest: &'a str,
@@ -25,21 +25,20 @@ pub struct GrantKey<'a> {
     pub node: Option<&'a str>,
 }
 
-/// One use of a grant: the run may start. Its outcome is recorded with `finish_claim`, under this
-/// run's id.
+/// One use of a grant: the run may start. `finish_claim` records its outcome under this run id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct GrantUse {
     pub run_id: String,
     pub grant_id: String,
-    /// That the grant came from; it may be forgotten already.
+    /// The approval that created the grant. The store may have purged it already.
     pub approval_id: String,
     pub decider: String,
-    /// No limit, if none.
+    /// `None` if the uses are unlimited.
     pub uses_left: Option<u32>,
 }
 
-/// A grant as it stands.
+/// A grant as the store holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     pub id: String,
@@ -51,12 +50,12 @@ pub struct Grant {
     pub node: Option<String>,
     pub decider: String,
     pub created_at_ms: i64,
-    /// None: until it is revoked, for every conversation of its agent. Those of older versions have none
-    /// until their session ends.
+    /// `None` if the grant holds until it is revoked, in every conversation of its agent. Grants of
+    /// older versions have no end until their session ends.
     pub expires_at_ms: Option<i64>,
     pub max_uses: Option<u32>,
     pub uses: u32,
-    /// The command as it was shown; empty where it is no longer known.
+    /// The command as it was shown to the approver. Empty if it is no longer known.
     pub preview: String,
 }
 
@@ -71,12 +70,12 @@ pub(crate) struct NewGrant<'a> {
     pub(crate) now_ms: i64,
     pub(crate) expires_at_ms: Option<i64>,
     pub(crate) max_uses: Option<NonZeroU32>,
-    /// The number of the approval that it came from.
+    /// The number of the approval that creates the grant.
     pub(crate) number: i64,
 }
 
 impl Store {
-    /// As [`Change::use_grant`].
+    /// See [`Change::use_grant`].
     pub fn use_grant(
         &self,
         key: &GrantKey<'_>,
@@ -86,17 +85,18 @@ impl Store {
         self.change(|change| change.use_grant(key, claimer, now_ms))
     }
 
-    /// As [`Change::end_session`].
+    /// See [`Change::end_session`].
     pub fn end_session(&self, session_key: &str, now_ms: i64) -> Result<usize, StoreError> {
         self.change(|change| change.end_session(session_key, now_ms))
     }
 
-    /// As [`Change::revoke_grant`].
+    /// See [`Change::revoke_grant`].
     pub fn revoke_grant(&self, id: &str, who: &str, now_ms: i64) -> Result<(), StoreError> {
         self.change(|change| change.revoke_grant(id, who, now_ms))
     }
 
-    /// All that still allow something, newest first. An agent has at most [`MAX_GRANTS`].
+    /// Returns the grants that still allow something, newest first. An agent has at most
+    /// [`MAX_GRANTS`].
     pub fn grants(&self, now_ms: i64) -> Result<Vec<Grant>, StoreError> {
         let statement = format!(
             "SELECT {COLUMNS} FROM run_grant WHERE {ALIVE} ORDER BY created_at_ms DESC, id"
@@ -105,7 +105,7 @@ impl Store {
     }
 }
 
-/// ?1 is the time.
+/// The condition for a grant that is in force. `?1` is the present time.
 const ALIVE: &str =
     "(expires_at_ms IS NULL OR expires_at_ms > ?1) AND (max_uses IS NULL OR uses < max_uses)";
 
@@ -113,10 +113,10 @@ pub(crate) const COLUMNS: &str =
     "id, approval_id, content_digest, agent, session_key, host, node, decider,
     created_at_ms, expires_at_ms, max_uses, uses, preview, seal";
 
-/// What the seal of a grant is for.
+/// The name under which grants are sealed.
 const GRANT: &str = "grant";
 
-/// A grant with its seal.
+/// A grant with its seal, which is not checked yet.
 pub(crate) struct SealedGrant {
     pub(crate) grant: Grant,
     seal: Option<Vec<u8>>,
@@ -128,7 +128,7 @@ pub(crate) fn is_sealed_grant(store: &Store, SealedGrant { grant, seal }: &Seale
     key.is_sealed(GRANT, &sealed(grant, grant.uses), seal.as_deref())
 }
 
-/// All that decides what may run.
+/// Returns the values that the seal covers: everything that decides what may run.
 fn sealed(grant: &Grant, uses: u32) -> impl serde::Serialize {
     (
         (grant.id.clone(), grant.approval_id.clone()),
@@ -142,8 +142,8 @@ fn sealed(grant: &Grant, uses: u32) -> impl serde::Serialize {
 }
 
 impl Change<'_> {
-    /// Takes one use of a grant that allows this run, if there is one, and claims the run. It may
-    /// start only after this was committed. Of several grants, one that is not counted comes
+    /// Takes one use of a grant that allows this run, if there is one, and claims the run. The run
+    /// may start only after this change is committed. Of several grants, an uncounted one comes
     /// first, then the one that expires first.
     pub fn use_grant(
         &self,
@@ -154,7 +154,8 @@ impl Change<'_> {
         self.use_grant_confined(key, claimer, now_ms, None)
     }
 
-    /// The same for a run in a sandbox, which the records of its start and end name.
+    /// Like [`Self::use_grant`], for a run in a sandbox. The audit records of its start and end
+    /// name the sandbox.
     pub fn use_grant_confined(
         &self,
         key: &GrantKey<'_>,
@@ -208,7 +209,7 @@ impl Change<'_> {
         }))
     }
 
-    /// Ends every grant of a session; how many there were is returned.
+    /// Ends every grant of a session and returns how many there were.
     pub fn end_session(&self, session_key: &str, now_ms: i64) -> Result<usize, StoreError> {
         let ended: Vec<Grant> = self.sql.all(
             &format!("DELETE FROM run_grant WHERE session_key = ?1 RETURNING {COLUMNS}"),
@@ -221,7 +222,7 @@ impl Change<'_> {
         Ok(ended.len())
     }
 
-    /// Takes a grant back. Runs that it allowed before go on.
+    /// Revokes a grant. Runs that the grant allowed before continue.
     pub fn revoke_grant(&self, id: &str, who: &str, now_ms: i64) -> Result<(), StoreError> {
         limits::DECIDER.check(who)?;
         let revoked = self.sql.optional(
@@ -236,7 +237,7 @@ impl Change<'_> {
         self.record_end(&grant, "revoked", Some(who), now_ms)
     }
 
-    /// Refuses one more grant of an agent that has as many as are kept.
+    /// Refuses another grant for an agent that already has [`MAX_GRANTS`].
     pub(crate) fn check_grants(&self, agent: &str, now_ms: i64) -> Result<(), StoreError> {
         let statement = format!("SELECT count(*) FROM run_grant WHERE agent = ?2 AND {ALIVE}");
         let grants: i64 = self
@@ -277,8 +278,8 @@ impl Change<'_> {
         Ok(id)
     }
 
-    /// Counts the approved run itself as a use of the grant that came with it. None if the grant
-    /// allows no more.
+    /// Counts the approved run itself as a use of the grant that the approval created. Returns
+    /// `None` if there is no such grant in force.
     pub(crate) fn take_use_of_approval(
         &self,
         approval_id: &str,
@@ -294,15 +295,15 @@ impl Change<'_> {
         Ok(found.map(|found| found.grant.id))
     }
 
-    /// Takes one use of a grant that this program wrote. The table itself refuses more uses than
-    /// the grant has.
+    /// Takes one use of a grant, which this program must have written. The table itself refuses
+    /// more uses than the grant has.
     fn count_use(&self, found: &SealedGrant) -> Result<(), StoreError> {
         let (grant, key) = (&found.grant, self.store.key());
         if !is_sealed_grant(self.store, found) {
             let id = grant.id.clone();
             return Err(ApprovalError::GrantUnrecorded { id }.into());
         }
-        // An uncounted grant is not written for every run.
+        // An uncounted grant needs no write for each run.
         if grant.max_uses.is_none() {
             return Ok(());
         }
@@ -314,7 +315,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Seals the grants that an older version gave.
+    /// Seals the grants that an older version created.
     pub(crate) fn seal_grants(&self) -> Result<(), StoreError> {
         let statement = format!("SELECT {COLUMNS} FROM run_grant WHERE seal IS NULL");
         let grants: Vec<Grant> = self.sql.all(&statement, [], grant)?;

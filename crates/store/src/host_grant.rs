@@ -1,5 +1,6 @@
-//! Decisions about hosts that sandboxed runs reach. They hold for a run, a conversation or an agent, and are
-//! looked up for every connection: no use is counted, and nothing is claimed.
+//! Decisions about the hosts that sandboxed runs reach. Such a decision holds for a run, a
+//! conversation or an agent, and is looked up for every connection. Uses are not counted, and
+//! nothing is claimed.
 
 use rusqlite::params;
 
@@ -10,12 +11,13 @@ use crate::grant::{COLUMNS, Grant, GrantKey, NewGrant, is_sealed_grant, sealed_g
 use crate::limits;
 use crate::pending::{ApprovalEnding, ApprovalError, state_of};
 
-/// In place of the conversation, of a grant that holds in every one of its agent. No conversation has this
-/// key: theirs begin with `agent:`.
+/// The session key of a grant that holds in every conversation of its agent. No conversation has
+/// this key: their keys begin with `agent:`.
 pub const EVERY_SESSION: &str = "*";
 
 impl Store {
-    /// The grant by which this content is allowed now, in this conversation or in every one.
+    /// Returns the grant that allows this content now, in this conversation or in every
+    /// conversation of the agent.
     pub fn standing_grant(
         &self,
         key: &GrantKey<'_>,
@@ -47,13 +49,14 @@ impl Store {
         }
     }
 
-    /// Whether there is, or was, an approval with this id.
+    /// Whether an approval with this id is pending or has ended.
     pub fn knows_approval(&self, id: &str) -> Result<bool, StoreError> {
         let statement = "SELECT EXISTS (SELECT 1 FROM approval WHERE id = ?1)";
         self.read(|sql| sql.one(statement, [id], |row| row.get(0)))
     }
 
-    /// How an approval ended, if this program wrote that. `None` while it is pending.
+    /// Returns how an approval ended, or `None` while it is pending. An ending that allows
+    /// something is an error if this program did not write it.
     pub fn sealed_end(&self, id: &str) -> Result<Option<ApprovalEnding>, StoreError> {
         let approval = self.read(|sql| state_of(sql, id))?;
         let Some(ended) = &approval.ended else {
@@ -66,7 +69,7 @@ impl Store {
         Ok(Some(ended.ending))
     }
 
-    /// The pending approvals of one kind, the oldest first.
+    /// Returns the ids of the pending approvals of one kind, oldest first.
     pub fn pending_of_kind(&self, binding: &str) -> Result<Vec<String>, StoreError> {
         let statement =
             "SELECT id FROM approval WHERE ending IS NULL AND binding = ?1 ORDER BY number";
@@ -75,7 +78,7 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// How many approvals of one kind of an agent are pending.
+    /// Counts an agent's pending approvals of one kind.
     pub fn count_pending_of_kind(
         &self,
         agent: &str,
@@ -91,8 +94,8 @@ impl Change<'_> {
         Ok(usize::try_from(waiting).unwrap_or(usize::MAX))
     }
 
-    /// Lets what an approval is about hold in every conversation of its agent. For the same change that
-    /// decides it.
+    /// Grants what an approval is about in every conversation of its agent. Call this in the change
+    /// that decides the approval.
     pub fn grant_every_session(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! JSON in one form only, so that equal values are equal bytes, and hashes of those.
+//! Canonical JSON, in which equal values are equal bytes, and hashes of it.
 
 use rusqlite::Row;
 use rusqlite::types::Type;
@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// No blanks, keys sorted.
+/// Returns the JSON without blanks and with sorted keys.
 pub(crate) fn canonical(value: &Value) -> String {
-    // Most values are written down in order.
+    // The keys of most values are in order already.
     if is_sorted(value) {
         return text(value);
     }
@@ -27,11 +27,11 @@ fn is_sorted(value: &Value) -> bool {
 }
 
 fn text(value: &Value) -> String {
-    // Keys are texts, and nothing else can fail.
+    // All keys are strings, and serialization cannot fail for any other reason.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// SHA-256 in hexadecimal.
+/// Returns the SHA-256 of a text in hexadecimal.
 pub(crate) fn sha256_hex(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
@@ -44,8 +44,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Reads a field of JSON that another program, or another version of this one, wrote: a value of
-/// another type counts as absent, and does not make the other fields unreadable.
+/// Reads a field of JSON that another program, or another version of this program, wrote. A value
+/// of another type counts as absent, so that the other fields stay readable.
 pub fn lenient_field<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -55,12 +55,12 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// A column that holds JSON.
+/// Reads a column that holds JSON.
 pub(crate) fn column<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
     parse(&row.get::<_, String>(index)?, index)
 }
 
-/// A column that holds JSON or nothing.
+/// Reads a column that holds JSON or `NULL`.
 pub(crate) fn column_if_any(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Value>> {
     let text: Option<String> = row.get(index)?;
     text.map(|text| parse(&text, index)).transpose()

@@ -1,12 +1,13 @@
-//! The store: what is remembered.
+//! The store: everything that Interlock keeps across restarts.
 //!
-//! Everything durable lies in one SQLite file of the state directory. Read `approvals` for the
-//! policy document, `pending` for pending approvals, `grant` for what a decision allows beyond
-//! one run, `contents` for scripts as they were allowed, `runs` for runs whose end is not recorded
-//! yet, `events` for undelivered events of sessions, `session` for settings of sessions, `stale`
-//! for results that they must not rely on any more, `chat` for messages about approvals, `audit` for the chain of audit records. Then
-//! read `change` for how several of these are done at once, `writer` for how changes share a
-//! commit, `database` and `schema` for where it all lies, `limits` and `error` for what is refused.
+//! All durable data is in one SQLite file in the state directory. Read `approvals` for the policy
+//! document, `pending` for pending approvals, `grant` for what a decision allows beyond one run,
+//! `contents` for scripts as they were last allowed, `runs` for runs whose end is not recorded yet,
+//! `events` for undelivered events of sessions, `session` for settings of sessions, `stale` for
+//! results that a session must not rely on any more, `chat` for messages about approvals, and
+//! `audit` for the chain of audit records. Then read `change` for how several operations form one
+//! transaction, `writer` for how changes share a commit, `database` and `schema` for the file and
+//! its tables, and `limits` and `error` for what the store refuses.
 
 #![forbid(unsafe_code)]
 

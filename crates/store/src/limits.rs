@@ -1,8 +1,8 @@
-//! How much of anything is taken in. What is longer is refused before anything is written.
+//! The size limits of all input. Longer input is refused before anything is written.
 
 use crate::error::StoreError;
 
-/// One kind of input.
+/// The limit of one kind of input.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InputLimit {
     what: &'static str,
@@ -15,19 +15,20 @@ const MIB: usize = 1024 * KIB;
 /// The plan of a pending approval, in bytes.
 pub const MAX_PLAN_BYTES: usize = 8 * MIB;
 
-/// The preview of a pending approval, in bytes: what a request may hold at most.
+/// The preview of a pending approval, in bytes: the most that a request may hold.
 pub const MAX_PREVIEW_BYTES: usize = 256 * KIB;
 
-/// The body of an audit record, in bytes: any preview fits, however much of it JSON must escape.
+/// The body of an audit record, in bytes. Every preview fits, even if JSON must escape much of it.
 pub const MAX_AUDIT_BODY_BYTES: usize = 2 * MIB;
 
-/// Names of agents, sessions, hosts, connections, people, in bytes.
+/// Names of agents, sessions, hosts, connections and people, in bytes.
 pub const MAX_NAME_BYTES: usize = KIB;
 
-/// The text of an event, and likewise what comes with it, in bytes.
+/// The text of an event, and likewise its payload, in bytes.
 pub const MAX_EVENT_BYTES: usize = 64 * KIB;
 
-/// Events that are kept for one session; the oldest of more are dropped, delivered ones first.
+/// The events that are kept for one session. The oldest beyond that are dropped, delivered ones
+/// first.
 pub const MAX_SESSION_EVENTS: usize = 1000;
 
 /// Events that are kept for all sessions together.
@@ -36,26 +37,26 @@ pub const MAX_EVENTS: usize = 50_000;
 /// A page of a list, in records.
 pub const MAX_PAGE: usize = 1000;
 
-/// Deliveries of one approval: three states for more surfaces than a gateway serves.
+/// The deliveries of one approval: enough for three states on more surfaces than a gateway serves.
 pub const MAX_DELIVERIES: usize = 4096;
 
-/// Grants and leases of one agent that are in force.
+/// The grants and leases of one agent that are in force.
 pub const MAX_GRANTS: usize = 1000;
 
-/// Why an approver denied something: a few sentences.
+/// The reason for a denial, in bytes: a few sentences.
 pub const MAX_DENY_REASON_BYTES: usize = 2 * KIB;
 
-/// The longest lease.
+/// The longest duration of a lease, in days.
 pub const MAX_LEASE_DAYS: u64 = 30;
 
-/// The content of a script that was allowed, in bytes. Longer ones are not kept.
+/// The content of an allowed script, in bytes. Longer scripts are not kept.
 pub const MAX_CONTENT_BYTES: usize = 256 * KIB;
 
 pub(crate) const PLAN: InputLimit = limit("plan", MAX_PLAN_BYTES);
 pub(crate) const PREVIEW: InputLimit = limit("preview", MAX_PREVIEW_BYTES);
 pub(crate) const VERDICT: InputLimit = limit("verdict", MIB);
 pub(crate) const ALWAYS: InputLimit = limit("entries that always would store", MIB);
-/// Goes into the audit record of the run's end, beside four names.
+/// The outcome is part of the audit record of the run's end, beside four names.
 pub(crate) const OUTCOME: InputLimit = limit("outcome of the run", MIB);
 pub(crate) const AUDIT_BODY: InputLimit = limit("body of the audit record", MAX_AUDIT_BODY_BYTES);
 pub(crate) const DELIVERY_DETAIL: InputLimit = limit("detail of the delivery", 4 * KIB);
@@ -69,7 +70,7 @@ pub(crate) const AGENT: InputLimit = limit("agent", MAX_NAME_BYTES);
 pub(crate) const SESSION_KEY: InputLimit = limit("session key", MAX_NAME_BYTES);
 pub(crate) const HOST: InputLimit = limit("host", MAX_NAME_BYTES);
 pub(crate) const NODE: InputLimit = limit("node", MAX_NAME_BYTES);
-/// Ids of this program have 36 characters; those that clients choose may have more.
+/// Ids of this program have 36 characters. Ids that clients choose may be longer.
 pub const MAX_APPROVAL_ID_BYTES: usize = 128;
 pub(crate) const APPROVAL_ID: InputLimit = limit("approval id", MAX_APPROVAL_ID_BYTES);
 pub(crate) const REQUESTER: InputLimit = limit("requester", MAX_NAME_BYTES);
@@ -97,8 +98,8 @@ const fn limit(what: &'static str, most: usize) -> InputLimit {
 }
 
 impl InputLimit {
-    /// An empty text is refused too: a name or a digest that is not there must never compare equal
-    /// to another one that is not there.
+    /// Checks a text. An empty text is refused too: a missing name or digest must never compare
+    /// equal to another missing one.
     pub(crate) fn check(self, text: &str) -> Result<(), StoreError> {
         if text.is_empty() {
             return Err(StoreError::InputEmpty { what: self.what });
@@ -113,7 +114,7 @@ impl InputLimit {
         Ok(())
     }
 
-    /// For what may be empty and is not text.
+    /// Checks the length of input that may be empty and is not text.
     pub(crate) fn check_bytes(self, bytes: usize) -> Result<(), StoreError> {
         if bytes > self.most {
             return Err(StoreError::InputTooLarge {

@@ -1,5 +1,5 @@
-//! Which devices may connect, and which commands of a node may be used. Each change of it is in the
-//! audit.
+//! The devices that may connect, and the commands of nodes that may be used. Each change has an
+//! audit record.
 
 use std::collections::BTreeMap;
 
@@ -25,24 +25,25 @@ pub struct PairedDevice {
     pub client_mode: Option<String>,
     pub roles: Vec<String>,
     pub scopes: Vec<String>,
-    /// By role.
+    /// The tokens of the device by role.
     pub tokens: BTreeMap<String, DeviceToken>,
     pub created_at_ms: u64,
     pub approved_at_ms: u64,
-    /// Where it last came from, if not from this machine.
+    /// The address that the device last connected from, unless it was this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_ip: Option<String>,
-    /// Where its notifications go. It is forgotten together with the device.
+    /// Where the notifications of the device go. Removing the device removes it too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub push: Option<PushSubscription>,
 }
 
-/// The subscription of a browser at a push service. Its keys and its address are secrets of the browser.
+/// The subscription of a browser at a push service. Its keys and its address are secrets of the
+/// browser.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PushSubscription {
     pub endpoint: String,
-    /// Base64url, as the secret below it.
+    /// The public key of the browser, in Base64url. `auth` is a secret in the same form.
     pub p256dh: String,
     pub auth: String,
     pub subscribed_at_ms: u64,
@@ -54,18 +55,19 @@ impl std::fmt::Debug for PushSubscription {
     }
 }
 
-/// The token of a device for one role. Its text is made from a key of the gateway and these.
+/// The token of a device for one role. The gateway derives the token's text from one of its keys
+/// and these values.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceToken {
-    /// Another one for every token that was ever given out.
+    /// Differs for every token that was ever issued.
     pub generation: String,
     pub scopes: Vec<String>,
     pub created_at_ms: u64,
     pub revoked: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotated_at_ms: Option<u64>,
-    /// Since when it is worth nothing.
+    /// The time of the revocation. From then on, the token is worthless.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at_ms: Option<u64>,
 }
@@ -89,7 +91,7 @@ pub struct PairedNode {
     pub last_connected_at_ms: Option<u64>,
 }
 
-/// What is paired under one id: the device that may connect, the node whose commands may be used.
+/// The pairings under one id: the device that may connect, and the node whose commands may be used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Paired {
     pub device: Option<PairedDevice>,
@@ -101,7 +103,7 @@ pub struct Paired {
 #[serde(rename_all = "camelCase", default)]
 pub struct PairingRequest {
     pub request_id: String,
-    /// The id of the device, which is the id of the node too.
+    /// The id of the device, which is also the id of the node.
     pub device_id: String,
     pub public_key: String,
     pub display_name: Option<String>,
@@ -120,12 +122,12 @@ pub struct PairingRequest {
     pub ts: u64,
 }
 
-/// What is asked for.
+/// The kind of a pairing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairing {
-    /// To connect.
+    /// A device may connect.
     Device,
-    /// That commands may be used.
+    /// The commands of a node may be used.
     Node,
 }
 
@@ -155,7 +157,8 @@ impl Store {
         self.read(|sql| all(sql, "SELECT body FROM node ORDER BY id"))
     }
 
-    /// The device and the node of each id, as far as they are paired: one state for all ids.
+    /// Returns the device and the node of each id, if they are paired. All results come from one
+    /// snapshot.
     pub fn paired(&self, ids: &[&str]) -> Result<Vec<Paired>, StoreError> {
         self.read(|sql| {
             let paired = ids.iter().map(|id| {
@@ -168,7 +171,7 @@ impl Store {
         })
     }
 
-    /// Those that wait, the oldest first.
+    /// Returns the pending requests, oldest first.
     pub fn pairing_requests(&self, pairing: Pairing) -> Result<Vec<PairingRequest>, StoreError> {
         let (devices, nodes) = (
             "SELECT body FROM pairing_request WHERE kind = 'device' ORDER BY number",
@@ -208,7 +211,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Whether there was one.
+    /// Returns whether there was such a device.
     pub fn remove_device(&self, id: &str) -> Result<bool, StoreError> {
         Ok(self.sql.execute("DELETE FROM device WHERE id = ?1", [id])? > 0)
     }
@@ -217,8 +220,8 @@ impl Change<'_> {
         Ok(self.sql.execute("DELETE FROM node WHERE id = ?1", [id])? > 0)
     }
 
-    /// Stores a request. A device has one of each kind: another one takes its place. Of all
-    /// requests the newest are kept, at most `most` of them.
+    /// Stores a request. A new request of a device replaces its earlier one of the same kind. Of
+    /// all requests, at most the `most` newest are kept.
     pub fn put_pairing_request(
         &self,
         pairing: Pairing,
@@ -248,7 +251,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Takes a request away, and gives it to who answers it.
+    /// Removes a request and returns it to the caller that answers it.
     pub fn take_pairing_request(
         &self,
         pairing: Pairing,
@@ -262,7 +265,7 @@ impl Change<'_> {
         request.map(|body| parse(&self.sql, &body)).transpose()
     }
 
-    /// The request of a device, if it waits.
+    /// Returns the pending request of a device, if there is one.
     pub fn pairing_request_of(
         &self,
         pairing: Pairing,
@@ -276,7 +279,7 @@ impl Change<'_> {
         request.map(|body| parse(&self.sql, &body)).transpose()
     }
 
-    /// Forgets requests that are older than this.
+    /// Forgets requests that are older than this time.
     pub fn drop_pairing_requests(
         &self,
         pairing: Pairing,
@@ -289,7 +292,7 @@ impl Change<'_> {
         )
     }
 
-    /// Records the outcome of a pairing request.
+    /// Records the outcome of a pairing request in the audit.
     pub fn record_pairing(&self, body: &Value, now_ms: u64) -> Result<(), StoreError> {
         let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
         self.append(AuditKind::Pairing, body, now)?;

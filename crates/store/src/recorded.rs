@@ -1,24 +1,25 @@
-//! The document that was recorded last, beside the database: so that a database that was emptied,
-//! put back or replaced is no first start, and so that the owner can have the document back.
+//! Remembers the document that was recorded last, in a file beside the database. So an emptied,
+//! restored or replaced database is not taken for a first start, and the owner can restore the
+//! document.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 
 use crate::audit::AuditHead;
 
-/// The file in the state directory.
+/// The name of the file in the state directory.
 pub const RECORDED_NAME: &str = "approvals.recorded";
 
-/// The first line of the file is short.
+/// The longest first line of the file, in bytes.
 const MAX_LINE: u64 = 200;
 
-/// The audit record that wrote the document.
+/// The audit record that wrote the last document, as the file names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DocumentRecord {
     /// No document was ever recorded in this state directory.
     Never,
     By(AuditHead),
-    /// There is a file, and it cannot be read.
+    /// The file exists but cannot be read.
     Unreadable,
 }
 
@@ -39,14 +40,14 @@ pub(crate) fn read(state_dir: &Path) -> DocumentRecord {
     }
 }
 
-/// The text of the document that was recorded last.
+/// Returns the text of the document that was recorded last.
 pub(crate) fn text(state_dir: &Path) -> Option<String> {
     let file = std::fs::read_to_string(state_dir.join(RECORDED_NAME)).ok()?;
     let (_, text) = file.split_once('\n')?;
     Some(text.to_owned())
 }
 
-/// Puts down what was recorded. It is on the disk when this returns.
+/// Writes the file. The file is on the disk when this returns.
 pub(crate) fn write(state_dir: &Path, by: AuditHead, text: &str) -> io::Result<()> {
     let mut file = tempfile::Builder::new()
         .prefix(".approvals-recorded-")

@@ -1,5 +1,5 @@
-//! Tokens that let their holder connect in one role: as an operator, or as a node. Only their
-//! hashes are stored.
+//! Tokens that let their holder connect in one role: as an operator or as a node. Only their hashes
+//! are stored.
 
 use rusqlite::params;
 use serde_json::json;
@@ -9,12 +9,12 @@ use crate::change::Change;
 use crate::database::Store;
 use crate::error::StoreError;
 
-/// What the holder of a token may be.
+/// The role that a token gives to its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenRole {
-    /// Everything that an operator may do.
+    /// May do everything that an operator may do.
     Operator,
-    /// A node's connection, and nothing else.
+    /// May connect as a node, and nothing else.
     Node,
 }
 
@@ -35,17 +35,17 @@ impl TokenRole {
     }
 }
 
-/// A role token as the store knows it: without its text.
+/// A role token as the store holds it: without its secret text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleToken {
-    /// Names the token where it is listed or revoked; proves nothing.
+    /// The name of the token in lists and for revocation. The id proves nothing.
     pub id: String,
     pub role: TokenRole,
     pub created_at_ms: i64,
 }
 
 impl Store {
-    /// The token with this hash, if it may be used.
+    /// Returns the token with this hash, if it may be used.
     pub fn role_token(&self, hash: &str) -> Result<Option<RoleToken>, StoreError> {
         self.read(|sql| {
             sql.optional(
@@ -56,7 +56,7 @@ impl Store {
         })
     }
 
-    /// All tokens of a role, the oldest first.
+    /// Returns all tokens of a role, oldest first.
     pub fn role_tokens(&self, role: TokenRole) -> Result<Vec<RoleToken>, StoreError> {
         self.read(|sql| {
             sql.all(
@@ -68,12 +68,12 @@ impl Store {
         })
     }
 
-    /// Whether it is new: a hash that is stored already stays as it is.
+    /// Returns whether the token is new. A hash that is stored already stays unchanged.
     pub fn add_role_token(&self, hash: &str, token: &RoleToken) -> Result<bool, StoreError> {
         self.change(|change| change.add_role_token(hash, token))
     }
 
-    /// Whether there was one of this role.
+    /// Returns whether there was such a token of this role.
     pub fn remove_role_token(
         &self,
         role: TokenRole,

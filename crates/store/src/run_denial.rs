@@ -1,5 +1,5 @@
-//! What a sandbox denied to runs that have ended, so that an approver can be asked to let one out; and the
-//! binds that an approver gave a conversation instead.
+//! Remembers what a sandbox denied to runs that have ended, so that an approver can be asked to
+//! allow one of them outside; and the binds that an approver added to a conversation instead.
 
 use rusqlite::params;
 use serde_json::{Value, json};
@@ -12,28 +12,28 @@ use crate::error::StoreError;
 use crate::json::canonical;
 use crate::limits;
 
-/// Denials are of no use after a day: the files may be others by then.
+/// Denials expire after a day: by then, the files may have changed.
 const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// Runs of all agents whose denials are kept. The oldest go first.
+/// The most runs, of all agents, whose denials are kept. The oldest are dropped first.
 const MOST_RUNS: i64 = 10_000;
 
-/// Binds of one conversation.
+/// The most binds of one conversation.
 const MOST_BINDS: usize = 32;
 
-/// What was denied to a run.
+/// What a sandbox denied to a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeniedRun {
     pub run_id: String,
     pub agent: String,
     pub session_key: String,
-    /// Of the command as the caller wrote it.
+    /// SHA-256 of the command as the caller wrote it.
     pub command_sha256: String,
     pub denials: Value,
 }
 
 impl Store {
-    /// What was denied to a run, if an approver was not asked about it yet.
+    /// Returns what was denied to a run, unless an approver was already asked about the run.
     pub fn denied_run(&self, run_id: &str) -> Result<Option<DeniedRun>, StoreError> {
         let statement =
             "SELECT agent, session_key, command_sha256, denials FROM run_denial WHERE id = ?1";
@@ -51,7 +51,7 @@ impl Store {
         })
     }
 
-    /// The binds of a conversation besides those of the config.
+    /// Returns the binds of a conversation beyond those of the config.
     pub fn session_binds(&self, session_key: &str, agent: &str) -> Result<Vec<String>, StoreError> {
         let statement = "SELECT bind FROM session_bind WHERE session_key = ?1 AND agent = ?2";
         self.read(|sql| sql.all(statement, params![session_key, agent], |row| row.get(0)))
@@ -59,7 +59,7 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Keeps what was denied to a run.
+    /// Stores what was denied to a run.
     pub fn keep_denied_run(&self, run: &DeniedRun, now_ms: i64) -> Result<(), StoreError> {
         limits::RUN_ID.check(&run.run_id)?;
         limits::SESSION_KEY.check(&run.session_key)?;
@@ -91,7 +91,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Takes the one time that an approver is asked about a run. `false` if it was taken before.
+    /// Uses up the one time that an approver may be asked about a run. Returns `false` if it was
+    /// used before.
     pub fn take_denied_run(&self, run_id: &str) -> Result<bool, StoreError> {
         let taken = self
             .sql
@@ -99,8 +100,8 @@ impl Change<'_> {
         Ok(taken == 1)
     }
 
-    /// Adds a bind to a conversation, or removes it, with the record of who did it. `false` where there
-    /// are too many, or it was as it is.
+    /// Adds a bind to a conversation or removes it, and records who did so. Returns `false` if the
+    /// conversation has too many binds, or if nothing changed.
     pub fn change_session_bind(
         &self,
         (session_key, agent): (&str, &str),

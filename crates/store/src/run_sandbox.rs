@@ -1,5 +1,5 @@
-//! Where a run is confined, from its start to its end: the record of the end names it, whichever process
-//! writes that.
+//! Remembers the sandbox of a run from its start to its end, so that the record of the end names
+//! the sandbox, whichever process writes the record.
 
 use rusqlite::params;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::json::canonical;
 use crate::limits;
 
 impl Change<'_> {
-    /// Notes the sandbox of a run that is about to start.
+    /// Stores the sandbox of a run that is about to start.
     pub fn keep_sandbox(&self, run_id: &str, sandbox: &Value) -> Result<(), StoreError> {
         limits::RUN_ID.check(run_id)?;
         let text = canonical(sandbox);
@@ -22,16 +22,16 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Adds the sandbox of a run to the record of its end. A run without one leaves the record as it is.
-    /// Of a claimed run whose outcome is unknown the sandbox stays noted, since its end can be recorded
-    /// once more.
+    /// Adds the sandbox of a run to the record of its end. The record of a run without a sandbox
+    /// stays as it is. If the outcome of a claimed run is unknown, the sandbox stays stored,
+    /// because the end of the run can be recorded again.
     pub fn add_sandbox_of_ended(&self, run_id: &str, record: &mut Value) -> Result<(), StoreError> {
         let statement = "SELECT sandbox FROM run_sandbox WHERE id = ?1";
         let text: Option<String> = self.sql.optional(statement, [run_id], |row| row.get(0))?;
         let Some(text) = text else {
             return Ok(());
         };
-        // Only a damaged database holds another text; the record then has it as it is.
+        // Only a damaged database holds text that is not JSON. The record then holds that text.
         let sandbox = serde_json::from_str(&text).unwrap_or(Value::String(text));
         record["sandbox"] = sandbox;
         self.sql.execute(
@@ -42,7 +42,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Forgets the sandboxes of runs that are over and that no claim is kept of.
+    /// Forgets the sandboxes of runs that have ended and have no claim.
     pub(crate) fn forget_sandboxes(&self) -> Result<(), StoreError> {
         self.sql.execute(
             "DELETE FROM run_sandbox WHERE id NOT IN (SELECT id FROM open_run)

@@ -1,8 +1,9 @@
 //! Runs whose end is not recorded yet.
 //!
-//! A run is here from the transaction that records its start to the one that records its end.
-//! [`Change::close_run`] gives a run to one caller only, so its end is reported once, whichever
-//! finds it first: the call that waited, a later look, or the cleanup after a crash.
+//! A run is listed here from the transaction that records its start to the transaction that records
+//! its end. [`Change::close_run`] gives a run to one caller only, so its end is reported once,
+//! whichever caller finds it first: the call that waited, a later look, or the cleanup after a
+//! crash.
 
 use rusqlite::{Row, params};
 
@@ -15,15 +16,15 @@ use crate::limits;
 #[derive(Debug, Clone, Copy)]
 pub struct NewRun<'a> {
     pub id: &'a str,
-    /// None where the policy alone allowed it.
+    /// `None` if the policy alone allowed the run.
     pub approval_id: Option<&'a str>,
     pub agent: &'a str,
     pub session_key: &'a str,
     pub host: &'a str,
     pub node: Option<&'a str>,
-    /// As people are shown it.
+    /// The command as approvers see it.
     pub command: &'a str,
-    /// The process that waits for its end.
+    /// The process that waits for the run's end.
     pub waiter: &'a str,
     pub now_ms: i64,
 }
@@ -39,34 +40,34 @@ pub struct OpenRun {
     pub command: String,
     pub waiter: String,
     pub started_at_ms: i64,
-    /// Its name in the background. None while its waiter waits.
+    /// The name of the background session. `None` while the call that started the run waits.
     pub session: Option<String>,
-    /// That it takes long was said.
+    /// Whether an event already reported that the run takes long.
     pub announced: bool,
 }
 
 impl Store {
-    /// The oldest first.
+    /// Returns all open runs, oldest first.
     pub fn open_runs(&self) -> Result<Vec<OpenRun>, StoreError> {
         let statement = format!("SELECT {COLUMNS} FROM open_run ORDER BY started_at_ms, id");
         self.read(|sql| sql.all(&statement, [], run))
     }
 
-    /// Those on one node, the oldest first.
+    /// Returns the open runs on one node, oldest first.
     pub fn open_runs_on(&self, node: &str) -> Result<Vec<OpenRun>, StoreError> {
         let statement =
             format!("SELECT {COLUMNS} FROM open_run WHERE node = ?1 ORDER BY started_at_ms, id");
         self.read(|sql| sql.all(&statement, [node], run))
     }
 
-    /// The run of this id, if its end is not recorded yet.
+    /// Returns the run with this id if its end is not recorded yet.
     pub fn open_run_by_id(&self, id: &str) -> Result<Option<OpenRun>, StoreError> {
         let statement = format!("SELECT {COLUMNS} FROM open_run WHERE id = ?1");
         self.read(|sql| sql.optional(&statement, [id], run))
     }
 
-    /// Those that one session key asked for, the oldest first. They may not be on the disk yet: what
-    /// callers do about them is a change behind them.
+    /// Returns the open runs that one session key started, oldest first. They may not be on the
+    /// disk yet. Callers act on them by a later change, which cannot be on the disk without them.
     pub fn open_runs_of(&self, session_key: &str) -> Result<Vec<OpenRun>, StoreError> {
         let statement = format!(
             "SELECT {COLUMNS} FROM open_run WHERE session_key = ?1 ORDER BY started_at_ms, id"
@@ -74,9 +75,9 @@ impl Store {
         self.read_committed(|sql| sql.all(&statement, [session_key], run))
     }
 
-    /// The one that went to the background under this name.
+    /// Returns the open run that is in the background under this name.
     pub fn background_run(&self, session: &str) -> Result<Option<OpenRun>, StoreError> {
-        // Names are given away again: the last one has it.
+        // Names are reused: the newest run has the name.
         let statement = format!(
             "SELECT {COLUMNS} FROM open_run WHERE session = ?1 ORDER BY started_at_ms DESC LIMIT 1"
         );
@@ -85,7 +86,7 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Notes a run that is about to start. A second one with the same id is an error of the
+    /// Stores a run that is about to start. A second run with the same id is an error of the
     /// database.
     pub fn open_run(&self, new: &NewRun<'_>) -> Result<OpenRun, StoreError> {
         limits::RUN_ID.check(new.id)?;
@@ -127,8 +128,8 @@ impl Change<'_> {
         })
     }
 
-    /// The run goes on in the background: no call waits for its end any more. `false` if it is over
-    /// already.
+    /// Moves a run to the background: no call waits for its end any more. Returns `false` if the
+    /// run is over already.
     pub fn to_background(&self, id: &str, session: &str) -> Result<bool, StoreError> {
         limits::SESSION_NAME.check(session)?;
         let changed = self.sql.execute(
@@ -138,7 +139,7 @@ impl Change<'_> {
         Ok(changed == 1)
     }
 
-    /// Notes that it is said that a run takes long; `None` if it was said before, or is over.
+    /// Marks a run as reported to take long. Returns `None` if it was marked before or is over.
     pub fn announce_run(&self, id: &str) -> Result<Option<OpenRun>, StoreError> {
         let statement = format!(
             "UPDATE open_run SET announced = 1 WHERE id = ?1 AND announced = 0 RETURNING {COLUMNS}"
@@ -146,8 +147,8 @@ impl Change<'_> {
         self.sql.optional(&statement, [id], run)
     }
 
-    /// Takes a run off the list: the caller that gets it records its end in this same change.
-    /// `None` if another caller took it first.
+    /// Removes a run from the list. The caller that gets the run must record its end in this same
+    /// change. Returns `None` if another caller got it first.
     pub fn close_run(&self, id: &str) -> Result<Option<OpenRun>, StoreError> {
         let statement = format!("DELETE FROM open_run WHERE id = ?1 RETURNING {COLUMNS}");
         self.sql.optional(&statement, [id], run)

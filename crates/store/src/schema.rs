@@ -1,4 +1,5 @@
-//! The tables. Steps are only ever added at the end; their number is the version of a database.
+//! The tables. New steps are only added at the end: the number of steps is the version of a
+//! database.
 
 use rusqlite_migration::M;
 
@@ -11,7 +12,8 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             updated_at_ms INTEGER NOT NULL
         ) STRICT;",
     ),
-    // The agent is read out of the body, which the hash covers, so it cannot say anything else.
+    // The agent is extracted from the body. The hash covers the body, so the column cannot differ
+    // from what was hashed.
     M::up(
         "CREATE TABLE audit (
             seq INTEGER PRIMARY KEY,
@@ -25,7 +27,8 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         CREATE INDEX audit_kind ON audit (kind, seq);
         CREATE INDEX audit_agent ON audit (agent, seq) WHERE agent IS NOT NULL;",
     ),
-    // What changes is in small rows; what may be large is written once, beside them.
+    // Values that change are in small rows. Values that may be large are written once, in a table
+    // beside them.
     M::up(
         "CREATE TABLE approval (
             number INTEGER PRIMARY KEY,
@@ -66,7 +69,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             PRIMARY KEY (number, surface, state)
         ) STRICT, WITHOUT ROWID;",
     ),
-    // The key is what makes a claim single-use: an approval's claim has the approval's id.
+    // The primary key makes a claim single-use: the claim of an approval has the approval's id.
     M::up(
         "CREATE TABLE run_claim (
             id TEXT NOT NULL PRIMARY KEY,
@@ -126,8 +129,8 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             UNIQUE (kind, device_id)
         ) STRICT;",
     ),
-    // Events of a session wait until they are delivered. There is one of a kind for each run: that,
-    // and the row of the run below, make an event happen only once.
+    // Events of a session wait until they are delivered. A run has one event of each kind: the
+    // unique index and the row in `open_run` make an event happen only once.
     M::up(
         "CREATE TABLE session_events (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -158,7 +161,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             PRIMARY KEY (session_key, command_digest)
         ) STRICT, WITHOUT ROWID;",
     ),
-    // Runs whose end is not recorded yet, those that were claimed before this step included.
+    // Runs whose end is not recorded yet, including those that were claimed before this step.
     M::up(
         "CREATE TABLE open_run (
             id TEXT NOT NULL PRIMARY KEY,
@@ -186,7 +189,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
                     AND json_extract(body, '$.session') IS NOT NULL LIMIT 1)
         FROM run_claim AS claim WHERE claim.state = 'unfinished';",
     ),
-    // One content for each script of an agent: the one that was allowed last.
+    // Each script of an agent has one content: the one that was allowed last.
     M::up(
         "CREATE TABLE approved_contents (
             agent TEXT NOT NULL,
@@ -197,14 +200,15 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             PRIMARY KEY (agent, path)
         ) STRICT;",
     ),
-    // What a grant is for is known as long as the grant; those for a session get an end.
+    // A grant keeps the command that it is for, and grants for a session get an end.
     M::up(
         "ALTER TABLE run_grant ADD COLUMN preview TEXT NOT NULL DEFAULT '';
         UPDATE run_grant SET preview = coalesce((SELECT preview FROM approval
             JOIN approval_content USING (number) WHERE approval.id = run_grant.approval_id), '');
         UPDATE run_grant SET expires_at_ms = created_at_ms + 86400000 WHERE expires_at_ms IS NULL;",
     ),
-    // Beside the document, whose hash must not change by mere use.
+    // The last use of an entry is stored beside the document, because a use must not change the
+    // document's hash.
     M::up(
         "CREATE TABLE entry_use (
             entry TEXT NOT NULL PRIMARY KEY,
@@ -221,7 +225,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         ) STRICT;
         CREATE INDEX handed_plan_age ON handed_plan (at_ms);",
     ),
-    // The settings of sessions; and how far each reader that passes events on has come.
+    // The settings of sessions, and the last event that each reader has passed on.
     M::up(
         "CREATE TABLE session_settings (
             session_key TEXT NOT NULL PRIMARY KEY,
@@ -239,9 +243,10 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             up_to INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;",
     ),
-    // Every index is a page more to write with each commit. Records of every run are found without
-    // one, since there are so many; what is seldom must not be looked for among them. The other two
-    // were of tables that hold little. The condition is the one of `audit::log`.
+    // Every index adds a page to each commit. Records of kinds that every run writes are numerous,
+    // so they are found without an index. Records of seldom kinds get one, so that they are not
+    // searched for among the others. The other two indexes were on tables that hold little. The
+    // condition must be the one in `audit::log`.
     M::up(
         "DROP INDEX IF EXISTS audit_kind;
         CREATE INDEX IF NOT EXISTS audit_seldom ON audit (kind, seq)
@@ -249,16 +254,16 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         DROP INDEX IF EXISTS open_run_of;
         DROP INDEX IF EXISTS session_events_age;",
     ),
-    // The same for the agent, which nearly every record names: its index had a page of its own in
-    // every commit, and read the body of every record once more.
+    // The index by agent is dropped for the same reason: nearly every record names an agent, so the
+    // index added a page to every commit and read the body of every record again.
     M::up("DROP INDEX IF EXISTS audit_agent;"),
-    // Plans of the same words: the first one is what an approval holds, the newest one what the
-    // policy allows by itself.
+    // Several plans may have the same digest. An approval is bound to the first plan, and the
+    // policy allows the newest one by itself.
     M::up(
         "ALTER TABLE handed_plan ADD COLUMN newest TEXT NOT NULL DEFAULT '';
         UPDATE handed_plan SET newest = plan;",
     ),
-    // Tokens of operators and of nodes, by their hashes.
+    // Tokens of operators and nodes, stored as hashes.
     M::up(
         "CREATE TABLE role_token (
             hash TEXT NOT NULL PRIMARY KEY,
@@ -267,7 +272,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             created_at_ms INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;",
     ),
-    // The content of bound scripts, as it was pinned when the approver was asked.
+    // The content of bound scripts, pinned when the approval was created.
     M::up(
         "CREATE TABLE approval_script (
             number INTEGER NOT NULL REFERENCES approval (number) ON DELETE CASCADE,
@@ -278,22 +283,23 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             PRIMARY KEY (number, position)
         ) STRICT;",
     ),
-    // Rows that let something run are sealed; the document names the audit record that wrote it.
+    // Rows that allow something to run are sealed. The document names the audit record that wrote
+    // it.
     M::up(
         "ALTER TABLE approvals_document ADD COLUMN audit_seq INTEGER;
         ALTER TABLE approvals_document ADD COLUMN seal BLOB;
         ALTER TABLE approval ADD COLUMN seal BLOB;
         ALTER TABLE run_grant ADD COLUMN seal BLOB;",
     ),
-    // How many approvals of an agent wait is counted for each new one.
+    // Each new approval counts the pending approvals of its agent.
     M::up(
         "CREATE INDEX approval_waiting_of ON approval (agent, expires_at_ms) WHERE ending IS NULL;",
     ),
-    // Why an approver denied it, in the approver's words.
+    // The reason why an approver denied an approval, in the approver's words.
     M::up("ALTER TABLE approval ADD COLUMN deny_reason TEXT;"),
-    // Which audit records of a block of 1024 are of an agent and a kind; see `audit::search`, which
-    // has the same statement for new blocks. The table has row numbers, since a search in one
-    // without them reads every long row that it compares.
+    // The positions of the audit records of each agent and kind in a block of 1024; `audit::search`
+    // has the same statement for new blocks. The table has row ids, because a search in a table
+    // without row ids reads every long row that it compares.
     M::up(
         "CREATE TABLE audit_block (
             agent_key TEXT NOT NULL,
@@ -315,7 +321,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         WHERE seq > 0 AND seq <= (SELECT max(seq) FROM audit) / 1024 * 1024
         GROUP BY agent_key, block, kind;",
     ),
-    // Where the audit chain begins, behind the records that were archived; see `audit::archive`.
+    // The start of the audit chain behind the archived records; see `audit::archive`.
     M::up(
         "CREATE TABLE audit_cut (
             only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
@@ -325,14 +331,15 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             seal BLOB NOT NULL
         ) STRICT;",
     ),
-    // Where runs are confined whose end is not recorded yet.
+    // The sandboxes of runs whose end is not recorded yet.
     M::up(
         "CREATE TABLE IF NOT EXISTS run_sandbox (
             id TEXT NOT NULL PRIMARY KEY,
             sandbox TEXT NOT NULL
         ) STRICT, WITHOUT ROWID;",
     ),
-    // What sandboxes denied to runs that may be repeated outside, and what conversations see besides.
+    // What sandboxes denied to runs that may be repeated outside, and the additional binds of
+    // conversations.
     M::up(
         "CREATE TABLE IF NOT EXISTS run_denial (
             id TEXT NOT NULL PRIMARY KEY,
@@ -349,7 +356,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             PRIMARY KEY (session_key, agent, bind)
         ) STRICT, WITHOUT ROWID;",
     ),
-    // Where approvals are sent by chat, the messages that were sent or wait, how far each account has
+    // The targets of chat messages, the messages that were sent or wait, how far each account has
     // read, and ids that count once; see `chat`.
     M::up(
         "CREATE TABLE chat_target (

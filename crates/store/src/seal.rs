@@ -1,9 +1,9 @@
-//! Seals: a row that lets something run is written by this program, and by nothing else that can
-//! write the database.
+//! Seals prove that this program wrote a row that lets something run, and not another program that
+//! can write the database.
 //!
 //! The audit chain shows that a record was changed, but a process that can write the database can
 //! also write a whole chain. So the approvals document, decisions and grants carry a seal, made
-//! with a key that lies beside the database. Without the key no seal can be made, and a row without
+//! with a key in a file beside the database. Without the key no seal can be made, and a row without
 //! its seal lets nothing run.
 
 use std::io::{self, Read as _, Write as _};
@@ -12,12 +12,12 @@ use std::path::Path;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// The file in the state directory.
+/// The name of the key file in the state directory.
 pub const SEAL_KEY_NAME: &str = "store.key";
 
 const LENGTH: usize = 32;
 
-/// Keeps these hashes apart from every other use of SHA-256.
+/// Separates these hashes from every other use of SHA-256.
 const DOMAIN: &[u8] = b"interlock seal v1\0";
 
 /// The key of a state directory.
@@ -30,8 +30,8 @@ impl std::fmt::Debug for SealKey {
 }
 
 impl SealKey {
-    /// Reads the key; the first process to need it makes it. What an earlier key sealed counts as
-    /// unsealed.
+    /// Reads the key. The first process that needs the key creates it. Rows that an earlier key
+    /// sealed count as unsealed.
     pub(crate) fn load_or_create(state_dir: &Path) -> io::Result<Self> {
         let path = state_dir.join(SEAL_KEY_NAME);
         match read(&path) {
@@ -43,9 +43,10 @@ impl SealKey {
         }
     }
 
-    /// The seal of a row: of what it is, and of all its values.
+    /// Returns the seal of a row. It covers the kind of the row and all of its values.
     pub(crate) fn seal(&self, what: &str, values: &impl Serialize) -> [u8; LENGTH] {
-        // JSON texts of different values differ: strings are quoted, and lists have their commas.
+        // Different values have different JSON texts: strings are quoted, and list items are
+        // separated.
         let text = serde_json::to_string(&(what, values)).unwrap_or_default();
         let inner = Sha256::new().chain_update(DOMAIN).chain_update(self.0);
         let inner = inner.chain_update(text.as_bytes()).finalize();
@@ -63,7 +64,7 @@ impl SealKey {
         let Some(seal) = seal.filter(|seal| seal.len() == LENGTH) else {
             return false;
         };
-        // In constant time: the seal is a secret of the key.
+        // The comparison takes constant time, because its duration must not reveal the seal.
         let differs = |(a, b): (&u8, &u8)| a ^ b;
         own.iter()
             .zip(seal)
@@ -80,7 +81,8 @@ fn read(path: &Path) -> io::Result<SealKey> {
     Ok(SealKey(key))
 }
 
-/// Complete before it has its name, and never in place of another one.
+/// Creates the key file. The file is complete before it gets its name, and it never replaces
+/// another key.
 fn create(path: &Path, state_dir: &Path) -> io::Result<()> {
     let mut key = [0; LENGTH];
     getrandom::fill(&mut key).map_err(io::Error::other)?;

@@ -1,7 +1,7 @@
-//! What a session was set to, and which sessions are known at all.
+//! The settings of sessions, and which sessions are known.
 //!
-//! Settings are words as the surfaces say them; their readers know what they mean. Writing them is
-//! writing policy, so each change has its record.
+//! Settings are words in the form that surfaces use. Their readers interpret them. Writing settings
+//! is writing policy, so each change has an audit record.
 
 use rusqlite::{Row, params};
 use serde_json::{Map, Value, json};
@@ -13,10 +13,10 @@ use crate::database::Store;
 use crate::error::StoreError;
 use crate::limits;
 
-/// The values of one session; what is absent is as config and document say.
+/// The settings of one session. The config and the approvals document decide about absent values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionSettings {
-    /// For people.
+    /// A label for people.
     pub label: Option<String>,
     pub host: Option<String>,
     pub security: Option<String>,
@@ -30,7 +30,7 @@ pub struct SessionSettings {
 pub struct KnownSession {
     pub session_key: String,
     pub agent: String,
-    /// When something was last known of it.
+    /// The time of the last thing known about the session.
     pub at_ms: i64,
     pub settings: SessionSettings,
 }
@@ -53,12 +53,12 @@ impl SessionSettings {
 }
 
 impl Store {
-    /// The settings of a session; one that was never set has none.
+    /// Returns the settings of a session. They are empty if they were never set.
     pub fn session_settings(&self, session_key: &str) -> Result<SessionSettings, StoreError> {
         self.read_committed(|sql| settings_of(sql, session_key))
     }
 
-    /// All sessions with settings, with events or with runs, the latest first.
+    /// Returns all sessions with settings, events or runs, latest first.
     pub fn known_sessions(&self) -> Result<Vec<KnownSession>, StoreError> {
         let statement = format!(
             "SELECT seen.session_key, seen.agent, max(seen.at_ms), {COLUMNS} FROM (
@@ -82,13 +82,13 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// The settings as this change sees them.
+    /// Returns the settings as this change sees them.
     pub fn session_settings(&self, session_key: &str) -> Result<SessionSettings, StoreError> {
         settings_of(&self.sql, session_key)
     }
 
-    /// Replaces the settings of a session, with the record of who did it. Without any value the
-    /// session has no settings any more.
+    /// Replaces the settings of a session, with an audit record that names the author. Settings
+    /// without any value remove the settings of the session.
     pub fn set_session_settings(
         &self,
         session_key: &str,

@@ -1,4 +1,4 @@
-//! Results that a session must not rely on any more: those of a command that was denied since.
+//! Results that a session must not rely on any more, because their command was denied later.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use crate::error::StoreError;
 use crate::json::sha256_hex;
 use crate::limits;
 
-/// No result is kept so long, so that nothing older needs a mark.
+/// No result is kept longer than this, so marks older than this are not needed.
 pub const STALE_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// What was denied, and when.
+/// The denied commands of each session, with the time of the last denial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StaleMarks(HashMap<(String, String), i64>);
 
 impl StaleMarks {
-    /// When this command was denied last in the session, if that is remembered. Results of it that
-    /// are not younger are stale.
+    /// Returns when this command was last denied in the session, if the mark is still stored.
+    /// Results of the command that are not younger are stale.
     pub fn since(&self, session_key: &str, command: &str) -> Option<i64> {
         if self.0.is_empty() {
             return None;
@@ -30,7 +30,7 @@ impl StaleMarks {
 }
 
 impl Store {
-    /// All marks at once, because a list of results needs many of them.
+    /// Returns all marks at once, because a list of results needs many of them.
     pub fn stale_marks(&self) -> Result<StaleMarks, StoreError> {
         let marks = self.read(|sql| {
             sql.all(
@@ -42,7 +42,7 @@ impl Store {
         Ok(StaleMarks(marks.into_iter().collect()))
     }
 
-    /// Forgets marks that nothing can be older than. Returns how many.
+    /// Forgets the marks that no stored result can be older than. Returns how many.
     pub fn purge_stale(&self, now_ms: i64) -> Result<usize, StoreError> {
         self.change(|change| {
             change.sql.execute(
@@ -54,7 +54,7 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Marks all results of this command, word for word, that the session has by now.
+    /// Marks all results of exactly this command that the session has by now.
     pub fn mark_stale(
         &self,
         session_key: &str,

@@ -1,9 +1,9 @@
-//! How a process learns at once of what another process has stored.
+//! Wakes a process as soon as another process has stored something.
 //!
-//! A file beside the database is the bell. A process that has stored something that others wait for
-//! (an approval, its end, the use of it, an event) opens the bell, and the kernel wakes every process
-//! that watches it. The bell says that something may be new, never what: a watcher reads the store.
-//! A lost ring delays a watcher until its next look, which it takes every second in any case.
+//! The bell is a file beside the database. A process that stores something that others wait for (an
+//! approval, its end, its claim, an event) opens the bell, and the kernel wakes every process that
+//! watches the file. The bell says only that something may be new, so a watcher reads the store. A
+//! lost ring delays a watcher until its next look, which happens every second in any case.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,13 +20,14 @@ use rustix::fs::inotify;
 use crate::database::Store;
 use crate::disk::file_beside;
 
-/// How the bell is named beside the database. It is empty, and made by the first process that watches.
+/// The ending of the bell's file name, after the name of the database. The file is empty. The first
+/// process that watches creates it.
 const BELL_ENDING: &str = "-bell";
 
-/// What a process opens to wake those that watch.
+/// The file that a process opens to wake the watchers.
 #[derive(Debug)]
 pub(crate) struct Bell {
-    /// None beside a database without a file.
+    /// `None` if the database has no file.
     path: Option<PathBuf>,
 }
 
@@ -36,22 +37,22 @@ impl Bell {
         Self { path }
     }
 
-    /// Wakes all processes that watch. As long as there is no bell, there are none.
+    /// Wakes all processes that watch. If the bell does not exist, no process watches.
     pub(crate) fn ring(&self) {
         let _ = self.path.as_ref().map(File::open);
     }
 }
 
-/// A watch over what processes store. What was stored since the watch began, or since the last wait,
-/// ends the next wait at once: so a watcher begins first, then reads, then waits.
+/// A watch over what processes store. Anything stored since the watch began, or since the last
+/// wait, ends the next wait at once. So a watcher must begin to watch first, then read, then wait.
 #[derive(Debug)]
 pub struct StoreWatch {
     rings: OwnedFd,
 }
 
 impl Store {
-    /// Begins to watch. `None` where the kernel has no watch left for this user: then the caller looks
-    /// again from time to time.
+    /// Begins to watch. Returns `None` if the kernel has no watch left for this user. The caller
+    /// must then look again from time to time.
     pub fn watch(&self) -> Option<StoreWatch> {
         let rings = watch_opens(self.bell().path.as_ref()?).ok()?;
         Some(StoreWatch { rings })
@@ -69,10 +70,10 @@ fn watch_opens(path: &Path) -> io::Result<OwnedFd> {
 }
 
 impl StoreWatch {
-    /// Waits this long for something new. Whether there may be something.
+    /// Waits at most `longest` for something new. Returns whether there may be something.
     pub fn wait(&self, longest: Duration) -> bool {
         let mut rings = [PollFd::new(&self.rings, PollFlags::IN)];
-        // A signal ends the wait early: its caller looks once more than it has to.
+        // A signal ends the wait early. The caller then looks once more than needed.
         let rung = poll(&mut rings, Timespec::try_from(longest).ok().as_ref());
         let is_rung = rung.is_ok_and(|rung| rung > 0);
         if is_rung {
@@ -81,7 +82,7 @@ impl StoreWatch {
         is_rung
     }
 
-    /// Forgets the rings up to now. The caller reads the store behind this.
+    /// Forgets the rings up to now. The caller must read the store after this call, not before.
     pub fn clear(&self) {
         let mut space = [MaybeUninit::uninit(); 1024];
         let mut rings = inotify::Reader::new(&self.rings, &mut space);
@@ -89,7 +90,7 @@ impl StoreWatch {
     }
 }
 
-/// Readable when something may be new.
+/// The descriptor is readable when something may be new.
 impl AsFd for StoreWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.rings.as_fd()

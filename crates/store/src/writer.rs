@@ -1,19 +1,19 @@
-//! The one writer of a database. Everything that this process changes goes through its queue.
+//! The only writer of a database. Everything that this process changes goes through its queue.
 //!
-//! A caller that waits for its change makes it on its own thread, on the one connection that
-//! writes. The changes of all callers that wait at a moment are one [`WriteBatch`], which is one
-//! transaction. All changes but the first are savepoints, so that a change that fails takes nothing
-//! of the others with it. The caller that opened the batch leads it: as soon as the batch before it
-//! is on the disk, it lets the callers that are queued make their changes, makes the deferred
-//! changes, commits, and waits for the disk. Meanwhile others open the next batch. No change is
+//! A caller that waits for its change makes it on its own thread, on the only connection that
+//! writes. The changes of all callers that wait at the same time form one [`WriteBatch`], which is
+//! one transaction. All changes but the first are savepoints, so that a failed change does not undo
+//! the others. The caller that opened the batch leads it. As soon as the previous batch is on the
+//! disk, the leader lets the queued callers make their changes, makes the deferred changes,
+//! commits, and waits for the disk. Meanwhile other callers open the next batch. No change is
 //! reported before its batch is on the disk.
 //!
-//! A deferred change has no caller that waits for it. It goes with the next batch of any caller,
-//! and after a moment with one of its own. If the process dies first, the change is lost.
+//! A deferred change has no waiting caller. It goes with the next batch of any caller, or after a
+//! moment with a batch of its own. If the process dies first, the change is lost.
 //!
-//! What was committed can be read a moment before it is on the disk. Whatever is written because
-//! of it is behind it in the same log, and so is never on the disk without it. A caller that
-//! reports what it read waits for the disk first.
+//! Other readers can see a commit a moment before it is on the disk. A change that depends on such
+//! a read comes later in the same log, so it is never on the disk without that commit. A caller
+//! that reports what it read must wait for the disk first.
 
 mod batch;
 mod queue;
@@ -32,11 +32,11 @@ use queue::{MAX_DEFERRED, QueuedChange, WriteQueue, fail_all};
 use crate::disk::Disk;
 use crate::error::{StoreError, StoreFailure};
 
-/// How long a deferred change waits for the batch of a caller before it gets one of its own.
+/// How long a deferred change waits for the batch of a caller before it gets a batch of its own.
 const DEFERRED_WAIT: Duration = Duration::from_millis(10);
 
-/// The shortest and the longest pause before deferred changes that could not be written are tried
-/// again. It doubles each time.
+/// The shortest and the longest pause before deferred changes that failed are tried again. The
+/// pause doubles each time.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 #[derive(Debug)]
@@ -45,14 +45,14 @@ pub(crate) struct Writer {
     /// A thread that locks several of these locks `disk` first, then `connection`, then the others.
     queue: Mutex<WriteQueue>,
     connection: Mutex<WriterConnection>,
-    /// A change was made, or a batch was committed.
+    /// Signals that a change was made or a batch was committed.
     progress: Condvar,
-    /// The leader of a batch holds the disk until the batch, with its deferred changes, is over.
+    /// The leader of a batch holds this lock until the batch, with its deferred changes, is over.
     disk: Mutex<Disk>,
-    /// The last batch that may be read and may not be on the disk yet.
+    /// The last batch that readers may see and that may not be on the disk yet.
     last_committed: Mutex<WriteBatch>,
-    /// Why nothing is read or written any more: what the disk did not take once, it may have
-    /// forgotten, and say nothing of it the next time.
+    /// Why nothing is read or written any more. The system may have forgotten data that the disk
+    /// failed to write, and may report success the next time.
     disk_failure: OnceLock<String>,
 }
 
@@ -72,8 +72,7 @@ impl Writer {
         })
     }
 
-    /// Makes a change and returns when it is on the disk. Of a change that fails
-    /// nothing is written.
+    /// Makes a change and returns when it is on the disk. A change that fails writes nothing.
     pub(crate) fn write<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, E>,
@@ -83,8 +82,8 @@ impl Writer {
         Ok(value)
     }
 
-    /// Makes a change soon, without a caller that waits for it. The work may be done several times;
-    /// `failed` is called if it will not be written, and must not use the writer.
+    /// Makes a change soon, without a waiting caller. `work` may run several times. `failed` is
+    /// called if the change will not be written, and must not use the writer.
     pub(crate) fn defer(
         self: &Arc<Self>,
         work: impl Fn(&Connection) -> Result<(), StoreError> + Send + 'static,
@@ -96,20 +95,21 @@ impl Writer {
         let is_attended = std::mem::replace(&mut queue.is_attended, true);
         drop(queue);
         if is_full || !(is_attended || self.attend()) {
-            // What cannot be written now stays queued.
+            // A change that cannot be written now stays queued.
             let _ = self.write_deferred();
         }
     }
 
-    /// Returns when all changes that were deferred before are written or have failed. Each is tried
-    /// once more at most: this is for the end of a process.
+    /// Returns when all changes deferred before this call are written or have failed. Each is tried
+    /// at most once more, because the process is about to end.
     pub(crate) fn flush(&self) {
         let mut queue = self.queue();
         let end = queue.next_number;
         queue.last_failure = None;
         drop(queue);
         loop {
-            // A leader that has taken deferred changes holds the disk until they have ended.
+            // A leader that has taken deferred changes holds the disk lock until they are written,
+            // have failed or are queued again.
             drop(lock(&self.disk));
             let mut queue = self.queue();
             if !queue.has_deferred_before(end) {
@@ -125,14 +125,14 @@ impl Writer {
         }
     }
 
-    /// Returns when all that this process has committed is on the disk.
+    /// Returns when everything that this process committed is on the disk.
     pub(crate) fn wait_for_disk(&self) -> Result<(), StoreError> {
         let last = lock(&self.last_committed).clone();
         let _ = last.wait();
         self.check_disk()
     }
 
-    /// Returns when all that can be read is on the disk, whichever process committed it.
+    /// Returns when everything that can be read is on the disk, whichever process committed it.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         let _ = self.sync_disk(&lock(&self.disk));
         self.check_disk()
@@ -145,7 +145,8 @@ impl Writer {
         }
     }
 
-    /// The connection, if it is free and has no open batch: then it shows what any other would.
+    /// Returns the connection if it is free and has no open batch. It then shows the same data as
+    /// any other connection.
     pub(crate) fn idle_connection(&self) -> Option<MutexGuard<'_, WriterConnection>> {
         let connection = match self.connection.try_lock() {
             Ok(connection) => connection,
@@ -167,8 +168,8 @@ impl Writer {
         StoreFailure { path: &self.path }
     }
 
-    /// Makes a change in the batch of all that wait now. The batch is over, or its leader brings it
-    /// to the disk.
+    /// Makes a change in the batch of all callers that wait now. If the change opened the batch,
+    /// this returns after the batch is on the disk or has failed.
     fn make_change<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, E>,
@@ -187,7 +188,7 @@ impl Writer {
         Ok((value, joined.batch))
     }
 
-    /// Waits in the queue for the connection, and for a batch with room for another change.
+    /// Waits for the connection, and for a batch with room for another change.
     fn queued_connection(&self) -> MutexGuard<'_, WriterConnection> {
         self.queue().callers += 1;
         let connection = self.connection_unless(|connection| !connection.has_room_for_caller());
@@ -195,7 +196,7 @@ impl Writer {
         connection
     }
 
-    /// The connection, as soon as it is not in this state.
+    /// Returns the connection as soon as it is not in this state.
     fn connection_unless(
         &self,
         is_unready: impl Fn(&WriterConnection) -> bool,
@@ -205,7 +206,7 @@ impl Writer {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings a batch to the disk, and tells all that wait for it.
+    /// Brings a batch to the disk, and wakes all callers that wait for it.
     fn lead(&self, batch: &WriteBatch) {
         let disk = lock(&self.disk);
         let mut deferred = Vec::new();
@@ -217,7 +218,7 @@ impl Writer {
         batch.finish(outcome);
     }
 
-    /// Others wait for the batch, also if its leader panics.
+    /// Ends the batch even if its leader panics, because other callers wait for it.
     fn commit_or_abandon(
         &self,
         batch: &WriteBatch,
@@ -227,7 +228,8 @@ impl Writer {
         catch_unwind(AssertUnwindSafe(commit)).unwrap_or_else(|_| {
             self.connection().roll_back_batch(batch);
             self.progress.notify_all();
-            // It may have been committed already, and readers take it for written from now on.
+            // The batch may be committed already, and readers will take it as written. So it must
+            // reach the disk.
             self.sync_disk(disk).and(Err(BatchFailure::GivenUp))
         })
     }
@@ -248,7 +250,8 @@ impl Writer {
             }
             None => {
                 self.make_deferred(&mut connection, deferred);
-                // Before the commit, so that a reader of it knows that it is not on the disk.
+                // This comes before the commit, so that a reader of the commit knows that it is not
+                // on the disk yet.
                 *lock(&self.last_committed) = batch.clone();
                 connection.commit()
             }
@@ -290,7 +293,7 @@ impl Writer {
         }
     }
 
-    /// The batch of these changes was not written.
+    /// Queues the deferred changes of a batch that was not written again, or fails them for good.
     fn return_deferred(&self, changes: Vec<QueuedChange>, failure: &BatchFailure) {
         let error = self.batch_error(failure);
         if error.is_passing() || matches!(failure, BatchFailure::GivenUp) {
@@ -306,8 +309,9 @@ impl Writer {
         fail_all(too_many, &error);
     }
 
-    /// Writes deferred changes, as many as one batch has room for. They go with a change that
-    /// changes nothing. All fail if there is no batch to be had, unless that may pass.
+    /// Writes deferred changes, as many as one batch has room for. A change that changes nothing
+    /// opens the batch. If no batch can be opened, all deferred changes fail, unless the reason may
+    /// pass.
     fn write_deferred(&self) -> Result<(), StoreError> {
         let made = self.make_change(|_| Ok::<_, StoreError>(()));
         if let Err(error) = &made
@@ -320,7 +324,8 @@ impl Writer {
         self.outcome(&batch)
     }
 
-    /// Starts a thread that writes the deferred changes. `false` if there is none to be had.
+    /// Starts a thread that writes the deferred changes. Returns `false` if the thread cannot be
+    /// started.
     fn attend(self: &Arc<Self>) -> bool {
         let writer = Arc::clone(self);
         let thread = std::thread::Builder::new().name("store writer".to_owned());
@@ -366,7 +371,8 @@ impl Writer {
     }
 }
 
-/// A thread that panicked has left nothing half done: its change was undone.
+/// Locks a mutex even if it is poisoned. A thread that panicked left nothing half done: its change
+/// was rolled back.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -218,8 +218,8 @@ fn sent(
     Ok((approval, row.ok_or_else(unknown)?))
 }
 
-/// Stores a decision, if the channel offers it. The approver is unknown, so the record names the
-/// target.
+/// Stores a decision that the channel offers, and refuses every other decision. The approver is
+/// unknown, so the record names the target.
 fn hand_over(
     gateway: &Gateway,
     kind: ChannelKind,

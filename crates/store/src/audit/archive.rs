@@ -1,12 +1,12 @@
-//! Archiving: old records are moved to files, and the chain goes on behind a cut.
+//! Moves old audit records to files, and cuts the chain behind them.
 //!
-//! A cut names the last record that was archived, by number and hash. Its row is sealed with the
-//! key of the store, which lies outside of the database, and the chain behind the cut holds a
-//! record of kind `archive` that says the same. Both must fit, or the chain is broken: records
-//! cannot be removed by writing a row, nor by a copy of an older row.
+//! A cut names the number and hash of the last archived record. Its row is sealed with the key of
+//! the store, which lies outside of the database. The chain behind the cut holds a record of kind
+//! `archive` that says the same. If the two do not match, the chain is broken. So neither writing a
+//! row nor restoring an older row can remove records.
 //!
-//! Only whole blocks of records are archived, and only records that follow each other as they were
-//! written: what is broken stays where it can be seen.
+//! Only whole blocks of records are archived, and only if the records follow each other as they
+//! were written. Broken records stay where they can be seen.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -27,35 +27,36 @@ use crate::database::Store;
 use crate::error::StoreError;
 use crate::json::hex;
 
-/// What the seal of a cut is for.
+/// The name under which cuts are sealed.
 const CUT: &str = "audit-cut";
 
-/// Blocks of one archive file. They are removed by one change, which others wait for.
+/// The most blocks in one archive file. One change removes all of them, and other writers wait for
+/// it.
 const FILE_BLOCKS: u64 = 64;
 
-/// Where archives lie in the state directory, unless another directory is named.
+/// The default directory of archives in the state directory.
 pub const ARCHIVE_NAME: &str = "audit-archive";
 
-/// Records that were moved to a file.
+/// Records that were moved to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchivedAudit {
     pub file: PathBuf,
-    /// The number of the first record in it.
+    /// The number of the first record in the file.
     pub first: u64,
-    /// The last one.
+    /// The last record in the file.
     pub head: AuditHead,
 }
 
-/// Where the chain begins.
+/// The cut behind which the chain begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AuditCut {
     /// The last record that was archived.
     pub head: AuditHead,
-    /// The number of the record that says so.
+    /// The number of the `archive` record that attests to the cut.
     pub record: i64,
 }
 
-/// What the body of a record of kind `archive` says.
+/// The body of an audit record of kind `archive`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ArchiveBody {
@@ -74,17 +75,18 @@ pub enum ArchiveError {
     Store(#[from] StoreError),
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
-    /// Records that were changed or removed are not moved away.
+    /// Records were changed or removed, so they stay in the database.
     #[error("the chain is broken: {0}")]
     Broken(ChainBreak),
 }
 
 impl Store {
-    /// Moves records that are older than `before_ms` into files of this directory, whole blocks of
-    /// them, and cuts the chain behind them. Returns what was moved; nothing where too few are old.
-    /// Then the database is made as small as what it holds.
+    /// Moves whole blocks of records older than `before_ms` into files of this directory, and cuts
+    /// the chain behind them. Returns the archives; the list is empty if too few records are old
+    /// enough. Then shrinks the database file to its content.
     ///
-    /// Only for the owner, and for what the owner configured: no caller over the network gets here.
+    /// Only the owner, and what the owner configured, may call this. No caller over the network may
+    /// reach it.
     pub fn archive_audit(
         &self,
         before_ms: i64,
@@ -100,7 +102,7 @@ impl Store {
             return Ok(archived);
         }
         match self.rebuild_file() {
-            // The records are archived. The file gets smaller the next time.
+            // The records are archived. The next archiving shrinks the file.
             Ok(()) | Err(StoreError::Locked { .. } | StoreError::DiskFull { .. }) => Ok(archived),
             Err(error) => Err(error.into()),
         }
@@ -154,7 +156,7 @@ impl Store {
         }))
     }
 
-    /// Writes the records behind `start` up to a number. Each must follow the one before it.
+    /// Writes the records behind `start` up to a number. Each record must follow the one before it.
     fn write_archive(
         &self,
         file: &File,
@@ -196,7 +198,8 @@ impl Store {
         Ok((head, hex(&hash.finalize())))
     }
 
-    /// Where the chain begins, if it was ever cut. A cut that this program did not make is a break.
+    /// Returns where the chain begins, or `None` if it was never cut. A cut that this program did
+    /// not make is a break of the chain.
     pub(super) fn sealed_cut(
         &self,
         sql: &Sql<'_>,
@@ -224,8 +227,8 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Removes the records up to `head`, which are in an archive. `false` where another process was
-    /// faster.
+    /// Removes the records up to `head`, which are in an archive. Returns `false` if another
+    /// process changed the cut first.
     fn cut_audit(
         &self,
         start: AuditHead,
@@ -238,7 +241,8 @@ impl Change<'_> {
         if present != Ok(start) {
             return Ok(false);
         }
-        // The approvals document is valid by a record of the chain: it needs one that stays.
+        // The approvals document is valid only by a record in the chain, so it needs a record that
+        // stays.
         self.record_document_again(head.seq + 1, &body.who)?;
         let record = self.append(AuditKind::Archive, &json!(body), now_ms)?;
         let cut = AuditCut {
@@ -266,7 +270,7 @@ impl Change<'_> {
     }
 }
 
-/// Whether a record behind the cut says what the cut says.
+/// Whether this record attests to the cut.
 pub(super) fn attests(cut: &AuditCut, record: &RawRecord) -> bool {
     let is_named = record.seq == cut.record && record.kind == AuditKind::Archive.as_str();
     let body = serde_json::from_str::<ArchiveBody>(&record.body);
@@ -276,12 +280,12 @@ pub(super) fn attests(cut: &AuditCut, record: &RawRecord) -> bool {
         })
 }
 
-/// All that a seal of a cut covers.
+/// Returns the values that the seal of a cut covers.
 fn sealed(cut: &AuditCut) -> (String, i64) {
     (cut.head.to_string(), cut.record)
 }
 
-/// The head after a record that must follow the one before it.
+/// Returns the head after a record. Fails if the record does not follow `head`.
 fn follow(head: AuditHead, record: &RawRecord) -> Result<AuditHead, ArchiveError> {
     let next = head.next(record.time_ms, &record.kind, &record.body);
     if record.seq != next.seq.cast_signed() || record.hash != next.hash.0 {
@@ -294,8 +298,8 @@ fn broken(seq: u64, problem: ChainProblem) -> ArchiveError {
     ArchiveError::Broken(ChainBreak { seq, problem })
 }
 
-/// The last record of the last block, behind `start`, all of whose records are older than a time. The
-/// blocks between are as old. At most as many as go into one file.
+/// Returns the last record of the last block behind `start` whose records are all older than
+/// `before_ms`. The blocks between are as old. The result spans at most the blocks of one file.
 fn last_old_block(sql: &Sql<'_>, start: u64, before_ms: i64) -> Result<Option<u64>, StoreError> {
     let mut last = None;
     for block in 1..=FILE_BLOCKS {
@@ -314,7 +318,7 @@ fn last_old_block(sql: &Sql<'_>, start: u64, before_ms: i64) -> Result<Option<u6
     Ok(last)
 }
 
-/// The archive holds what the audit held: it is for the same eyes.
+/// Creates the directory for its owner only: an archive is as private as the audit was.
 fn make_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new()

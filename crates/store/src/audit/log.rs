@@ -1,4 +1,4 @@
-//! Reading the chain: a filtered log for people, and all of it for other programs.
+//! Reads the chain: a filtered log for people, and a complete export for other programs.
 
 use std::vec;
 
@@ -13,7 +13,8 @@ use crate::error::StoreError;
 use crate::json::{self, hex};
 use crate::limits::MAX_PAGE;
 
-/// The kinds that have an index, in the words of the index: else it is not used.
+/// Selects the kinds that have an index. The text must equal the condition of the index, or SQLite
+/// does not use it.
 pub(super) const IS_SELDOM: &str =
     "kind NOT IN ('verdict', 'delivery', 'run-started', 'run-ended')";
 
@@ -24,18 +25,18 @@ pub enum AuditOrder {
     NewestFirst,
 }
 
-/// Which records are wanted. The default is the newest page of all.
+/// Selects audit records. The default is the newest page of all records.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     pub kind: Option<AuditKind>,
     /// Records whose body names this `agent`.
     pub agent: Option<String>,
-    /// Those of this time or later.
+    /// Records of this time or later.
     pub since_ms: Option<i64>,
-    /// Starts with this record, in the direction of `order`.
+    /// The record that the search starts with, in the direction of `order`.
     pub from_seq: Option<u64>,
     pub order: AuditOrder,
-    /// At most, and never more than [`MAX_PAGE`].
+    /// The most records to return. [`MAX_PAGE`] is the upper bound.
     pub limit: Option<usize>,
 }
 
@@ -45,13 +46,13 @@ impl AuditFilter {
     }
 }
 
-/// The records that a filter finds, with what the limit cut off.
+/// The records that a filter finds, and how many more there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRecordPage {
     pub records: Vec<AuditRecord>,
-    /// How many records match, also those before `from_seq` and behind the limit.
+    /// How many records match, including those before `from_seq` and beyond the limit.
     pub total: u64,
-    /// The next record that matches: a filter with this `from_seq` goes on.
+    /// The next matching record beyond the limit. A filter with this `from_seq` continues the list.
     pub next_seq: Option<u64>,
 }
 
@@ -60,7 +61,7 @@ impl Store {
         self.read(|sql| AuditSearch::new(filter).records(sql, filter.most()))
     }
 
-    /// The same with the exact total, and where to go on.
+    /// Like [`Self::audit_log`], with the exact total and the next record.
     pub fn audit_page(&self, filter: &AuditFilter) -> Result<AuditRecordPage, StoreError> {
         self.read(|sql| {
             let search = AuditSearch::new(filter);
@@ -80,9 +81,9 @@ impl Store {
         })
     }
 
-    /// Every record up to the present head as a line of JSON, and that head as the last line:
-    /// `{"head":{"hash":…,"seq":…}}`. The lines hold all that the hashes cover, so the export can
-    /// be verified without this program.
+    /// Exports every record up to the present head as a line of JSON, and that head as the last
+    /// line: `{"head":{"hash":…,"seq":…}}`. The lines hold all that the hashes cover, so the export
+    /// can be verified without this program.
     pub fn audit_export(&self) -> Result<AuditExport<'_>, StoreError> {
         Ok(AuditExport {
             store: self,
@@ -105,7 +106,7 @@ pub struct AuditExport<'a> {
 }
 
 impl AuditExport<'_> {
-    /// What the last line will say.
+    /// Returns the head that the last line will contain.
     pub fn head(&self) -> AuditHead {
         self.head
     }
@@ -144,8 +145,9 @@ impl Iterator for AuditExport<'_> {
     }
 }
 
-/// The body is embedded byte for byte, since the hash covers its bytes. A body that was broken
-/// later is given as a string: the line stays one line of JSON, and does not verify.
+/// The body is embedded byte for byte, because the hash covers its bytes. A body that was damaged
+/// later is written as a string, so that the line stays one line of JSON. That line does not
+/// verify.
 pub(super) fn line(record: &RawRecord) -> String {
     let RawRecord {
         seq,

@@ -1,8 +1,8 @@
-//! The audit: a chain of records, each of which names the one before it by its hash.
+//! The audit: a chain of records, each of which names the record before it by its hash.
 //!
-//! `record` says what a record is and how the chain grows, `verify` how it is checked, `log` how
-//! it is read and exported, `search` how records are found among many, `archive` how old ones are moved to files. Records are never
-//! changed, and removed only behind a sealed cut.
+//! `record` defines a record and adds it to the chain, `verify` checks the chain, `log` reads and
+//! exports it, `search` finds records among many, and `archive` moves old records to files. Records
+//! are never changed. They are removed only with a sealed cut, which names the last removed one.
 
 mod archive;
 mod log;

@@ -1,4 +1,4 @@
-//! One record, and how it is added to the chain.
+//! One audit record, and how it is added to the chain.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,30 +15,30 @@ use crate::error::StoreError;
 use crate::json::{canonical, hex};
 use crate::limits;
 
-/// Keeps the hashes of this chain apart from every other use of SHA-256.
+/// Separates the hashes of this chain from every other use of SHA-256.
 const DOMAIN: &[u8] = b"interlock audit record v1\0";
 
-/// What a record tells about.
+/// The subject of an audit record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditKind {
     Verdict,
-    /// An approval was asked for.
+    /// An approval was requested.
     Prompt,
     Delivery,
-    /// By a person, by expiry, by the fallback; also the end of a grant.
+    /// An approver, expiry or the fallback ended an approval, or a grant ended.
     Decision,
     RunStarted,
     RunEnded,
     PolicyWrite,
     Pairing,
     Patch,
-    /// A sandboxed run reached a host, or was kept from it.
+    /// A sandboxed run reached a host, or was kept from reaching it.
     Connection,
-    /// What became of the changes that a run made under `cow`.
+    /// What happened to the changes that a run made under `cow`.
     Effect,
     /// Old records were moved to a file.
     Archive,
-    /// An attempt was turned away before policy or an approver could answer.
+    /// An attempt was refused before the policy or an approver decided.
     Refusal,
 }
 
@@ -88,7 +88,7 @@ impl FromSql for AuditKind {
     }
 }
 
-/// SHA-256 of a record and of all before it.
+/// SHA-256 of a record and of all records before it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AuditHash(pub(super) [u8; 32]);
 
@@ -112,11 +112,11 @@ impl FromSql for AuditHash {
     }
 }
 
-/// The last record of a chain. A copy that is kept elsewhere shows later whether the tail was cut
-/// or the chain was written again. As text: the number, a colon, the hash in hexadecimal.
+/// The last record of a chain. A copy that is kept elsewhere reveals later whether the tail was cut
+/// off or the chain was rewritten. As text: the number, a colon, the hash in hexadecimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AuditHead {
-    /// 0 where there is no record yet.
+    /// 0 if there is no record yet.
     pub seq: u64,
     pub hash: AuditHash,
 }
@@ -127,8 +127,8 @@ impl AuditHead {
         hash: AuditHash([0; 32]),
     };
 
-    /// The head after one more record. Every part has a fixed length or its length before it, so
-    /// that no two records are the same bytes.
+    /// Returns the head after one more record. Every part of the hashed bytes has a fixed length or
+    /// is preceded by its length, so no two records give the same bytes.
     pub(super) fn next(self, time_ms: i64, kind: &str, body: &str) -> Self {
         let seq = self.seq + 1;
         let mut hash = Sha256::new();
@@ -153,7 +153,7 @@ impl fmt::Display for AuditHead {
     }
 }
 
-/// The text was not that of a head.
+/// The text is not an audit head.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an audit head is written NUMBER:HASH, the hash with 64 hexadecimal digits")]
 pub struct AuditHeadInvalid;
@@ -180,7 +180,7 @@ impl FromStr for AuditHead {
     }
 }
 
-/// A record as it is read back.
+/// An audit record as it is read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRecord {
     pub seq: u64,
@@ -223,7 +223,7 @@ impl Change<'_> {
 }
 
 impl Store {
-    /// Adds one record and returns when it is on the disk.
+    /// Adds one record, and returns when it is on the disk.
     pub fn append(
         &self,
         kind: AuditKind,
@@ -233,8 +233,8 @@ impl Store {
         self.change(|change| change.append(kind, body, now_ms))
     }
 
-    /// The last record, to be published where this machine's user cannot change it. The record is
-    /// on the disk, whichever process wrote it.
+    /// Returns the last record, for publication where this machine's user cannot change it. The
+    /// record is on the disk, whichever process wrote it.
     pub fn audit_head(&self) -> Result<AuditHead, StoreError> {
         let last = self.read(head)?;
         self.sync()?;
@@ -254,7 +254,7 @@ pub(super) fn head(sql: &Sql<'_>) -> Result<AuditHead, StoreError> {
         },
     )?;
     match last {
-        // No chain grows that far: the number was put there by hand, and nothing can follow it.
+        // No chain grows to this number. It was written by hand, and no record can follow it.
         Some(head) if head.seq >= i64::MAX.cast_unsigned() => {
             Err(sql.corrupt("the last audit record has an impossible number"))
         }
@@ -262,14 +262,15 @@ pub(super) fn head(sql: &Sql<'_>) -> Result<AuditHead, StoreError> {
     }
 }
 
-/// Where a record stands in the chain, its kind and its body.
+/// A record's place in the chain, with its kind and its body.
 pub(crate) type ChainedRecord = (AuditHead, (String, String));
 
-/// A record with its kind and body, if it stands behind the one before it as it was written. None
-/// where one of the two is not there, or was changed.
+/// Returns a record with its kind and body if its hash follows from the record before it. Returns
+/// `None` if either record is missing or was changed.
 pub(crate) fn chained_record(sql: &Sql<'_>, seq: i64) -> Result<Option<ChainedRecord>, StoreError> {
-    // The last record that was archived is known by its hash. What stands behind it is believed only
-    // if it fits, and the caller has a seal of its own over that.
+    // The hash of the last archived record is in the row of the cut, whose seal is not checked
+    // here. The record after it is believed only if its hash fits, and the caller must check a seal
+    // of its own over that hash.
     let hash_of = |seq: i64| {
         let statement = "SELECT hash FROM audit WHERE seq = ?1
             UNION ALL SELECT hash FROM audit_cut WHERE seq = ?1 LIMIT 1";
@@ -301,8 +302,8 @@ pub(crate) fn chained_record(sql: &Sql<'_>, seq: i64) -> Result<Option<ChainedRe
     }))
 }
 
-/// The number of the newest record of a kind whose body is as wanted. The kind is one of those that
-/// are seldom.
+/// Returns the number of the newest record of a kind whose body `is_wanted`. The kind must be one
+/// of the seldom kinds, which have an index.
 pub(crate) fn newest_of(
     sql: &Sql<'_>,
     kind: AuditKind,

@@ -1,12 +1,13 @@
-//! Finding records by agent, kind and time among millions.
+//! Finds records by agent, kind and time among millions.
 //!
-//! An index on the records would be a page more to write in every commit. So records are indexed a
-//! block at a time: the record that completes a block adds one row for each agent and kind in it,
-//! and one for each kind of all agents. A row says how many such records the block has, from when
-//! to when, and where they stand. The records behind the last complete block are looked through.
+//! An index on the records would add a page to every commit. So records are indexed a block at a
+//! time. The record that completes a block adds one row for each agent and kind in the block, and
+//! one row for each kind of all agents. Such a row holds the number of matching records, their
+//! oldest and newest time, and their positions in the block. The records behind the last complete
+//! block are scanned.
 //!
-//! The hash chain does not cover these rows. A record that they point to is shown only if it
-//! matches the filter itself, and `audit verify` compares them with the records.
+//! The hash chain does not cover these rows. So a record that they point to is shown only if the
+//! record itself matches the filter, and `audit verify` compares the rows with the records.
 
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Row, params_from_iter};
@@ -18,10 +19,10 @@ use crate::change::Sql;
 use crate::database::Store;
 use crate::error::StoreError;
 
-/// The records of one block. The migration that made the table has the same number.
+/// The number of records in a block. The migration that creates the table uses the same number.
 pub(super) const BLOCK_RECORDS: u64 = 1024;
 
-/// The rows of the blocks from the first up to the second number, which is not among them.
+/// Selects the rows of the blocks from the first number up to, but not including, the second.
 const ROWS: &str = "SELECT CASE WHEN is_all THEN 'all' WHEN typeof(agent) = 'text' THEN 'agent:' || agent ELSE 'none' END
         AS agent_key, (seq - 1) / 1024 AS block, kind, count(*) AS records, min(time_ms) AS oldest_ms,
         max(time_ms) AS newest_ms, json_group_array((seq - 1) % 1024 ORDER BY seq) AS positions
@@ -31,23 +32,23 @@ const ROWS: &str = "SELECT CASE WHEN is_all THEN 'all' WHEN typeof(agent) = 'tex
 /// The rows without their positions, which are long.
 const COUNTS: &str = "audit_block INDEXED BY audit_block_counts";
 
-/// All of a record.
+/// All columns of a record.
 const RECORDS: &str = "seq, time_ms, kind, body, hash FROM audit";
 
-/// The blocks that are indexed: from 0 up to this number, which is not among them.
+/// Returns the number of indexed blocks: the blocks below this number are indexed.
 fn indexed_blocks(sql: &Sql<'_>) -> Result<i64, StoreError> {
     let statement = "SELECT coalesce(max(block) + 1, 0) FROM audit_block
         INDEXED BY audit_block_counts WHERE agent_key = 'all'";
     sql.one(statement, [], |row| row.get(0))
 }
 
-/// Indexes the blocks that are complete now that the record `seq` was added.
+/// Indexes the blocks that the record `seq` completes.
 pub(super) fn index_complete_blocks(sql: &Sql<'_>, seq: u64) -> Result<(), StoreError> {
     if !seq.is_multiple_of(BLOCK_RECORDS) {
         return Ok(());
     }
     let end = (seq / BLOCK_RECORDS).cast_signed();
-    // An older version that had the database open may have left blocks out.
+    // An older version that had the database open may have skipped blocks.
     let first = indexed_blocks(sql)?.min(end - 1);
     sql.execute(
         &format!("INSERT OR REPLACE INTO audit_block {ROWS}"),
@@ -57,8 +58,8 @@ pub(super) fn index_complete_blocks(sql: &Sql<'_>, seq: u64) -> Result<(), Store
 }
 
 impl Store {
-    /// The first block whose rows are not those of its records. The blocks are read one by one, so
-    /// that others can use the database meanwhile.
+    /// Returns the first block whose rows do not match its records. The blocks are read one by one,
+    /// so that other processes can use the database meanwhile.
     pub(super) fn wrongly_indexed(&self) -> Result<Option<ChainBreak>, StoreError> {
         let statement = format!(
             "SELECT count(*), coalesce(sum(stored.records IS NOT actual.records
@@ -82,7 +83,7 @@ impl Store {
             }
             rows += of_records;
         }
-        // Rows that no records belong to.
+        // Rows without records are wrong too.
         let statement = "SELECT count(*) FROM audit_block WHERE block < ?1";
         let stored: i64 = self.read(|sql| sql.one(statement, [blocks], |row| row.get(0)))?;
         Ok((stored != rows).then(|| not_indexed(0, blocks)))
@@ -98,7 +99,7 @@ fn not_indexed(first: i64, end: i64) -> ChainBreak {
     }
 }
 
-/// Conditions that all must hold, with their values.
+/// SQL conditions that must all hold, with their values.
 #[derive(Clone)]
 struct Conditions {
     text: String,
@@ -121,7 +122,7 @@ impl Conditions {
 /// A filter, as conditions on the records and on the rows of blocks.
 pub(super) struct AuditSearch<'a> {
     filter: &'a AuditFilter,
-    /// Without the place to start at.
+    /// The conditions without `from_seq`.
     records: Conditions,
     blocks: Conditions,
 }
@@ -157,7 +158,7 @@ impl<'a> AuditSearch<'a> {
         }
     }
 
-    /// The condition to start at a value of this column, and the order from there on.
+    /// Returns the condition to start at a value of this column, and the sort order.
     fn walk(&self, column: &str) -> (String, String) {
         match self.filter.order {
             AuditOrder::OldestFirst => (format!("{column} >= ?"), column.to_owned()),
@@ -165,7 +166,7 @@ impl<'a> AuditSearch<'a> {
         }
     }
 
-    /// The records that match, from the place to start at, in the order of the filter.
+    /// Returns the matching records from the start of the search, in the order of the filter.
     pub(super) fn records(
         &self,
         sql: &Sql<'_>,
@@ -190,7 +191,7 @@ impl<'a> AuditSearch<'a> {
         Ok(found)
     }
 
-    /// Reads the records behind the indexed blocks.
+    /// Scans the records behind the indexed blocks.
     fn look_through(
         &self,
         sql: &Sql<'_>,
@@ -254,7 +255,7 @@ impl<'a> AuditSearch<'a> {
         Ok(())
     }
 
-    /// The numbers of the records of a block that may match, in the order of the filter.
+    /// Returns the numbers of the records of a block that may match, in the order of the filter.
     fn numbers_in(&self, sql: &Sql<'_>, block: i64) -> Result<Vec<i64>, StoreError> {
         let wanted = self.blocks.clone().and("block = ?", block);
         let statement = wanted.select(
@@ -269,7 +270,7 @@ impl<'a> AuditSearch<'a> {
         Ok(numbers)
     }
 
-    /// How many records match in all, wherever the search starts.
+    /// Counts all matching records, wherever the search starts.
     pub(super) fn total(&self, sql: &Sql<'_>) -> Result<u64, StoreError> {
         let indexed = indexed_blocks(sql)?;
         let since_ms = SqlValue::Integer(self.filter.since_ms.unwrap_or(i64::MIN));
@@ -279,7 +280,8 @@ impl<'a> AuditSearch<'a> {
         );
         let values = || self.blocks.values.iter().chain([&since_ms]);
         let whole: i64 = sql.one(&statement, params_from_iter(values()), |row| row.get(0))?;
-        // Blocks that are partly older: clocks are set back now and then.
+        // Some records of these blocks may be older than `since_ms`. Clocks are set back now and
+        // then, so each record is compared.
         let statement = format!(
             "SELECT count(*) FROM (SELECT block * 1024 + 1 + position.value AS number
                 FROM {COUNTS}, json_each(positions) AS position WHERE {conditions} AND oldest_ms < ?)
@@ -297,7 +299,7 @@ impl<'a> AuditSearch<'a> {
     }
 }
 
-/// The number of the last record before a block.
+/// Returns the number of the last record before a block.
 fn last_of(block: i64) -> i64 {
     block * BLOCK_RECORDS.cast_signed()
 }

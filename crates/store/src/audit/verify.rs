@@ -1,4 +1,4 @@
-//! Checking the chain from its start.
+//! Checks the audit chain from its start.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use crate::change::Sql;
 use crate::database::Store;
 use crate::error::StoreError;
 
-/// Records are read in pieces, so that others can use the database meanwhile.
+/// Records are read in pieces, so that other processes can use the database meanwhile.
 const PIECE_RECORDS: usize = 512;
 
-/// A piece ends early when it holds this much.
+/// A piece ends early when it holds this many bytes.
 const PIECE_BYTES: usize = 4 * 1024 * 1024;
 
-/// What a check of the chain found.
+/// The result of a check of the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum AuditVerification {
-    /// Every record up to this one is as it was written.
+    /// Every record up to this head is as it was written.
     Intact(AuditHead),
     Broken(ChainBreak),
 }
@@ -34,23 +34,24 @@ pub struct ChainBreak {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChainProblem {
-    /// What stands there does not match its hash.
+    /// The record at this number does not match its hash.
     Changed,
-    /// This record and those up to another one are not there.
+    /// The records from this number through `through` are missing.
     Removed { through: u64 },
-    /// The record that belongs there stands at another place.
+    /// The record that belongs at this number stands at another number.
     Moved { now_at: i64 },
-    /// A record with a number that was never given stands before the first one.
+    /// A record with an impossible number stands before the first record.
     Foreign { number: i64 },
     /// The chain ends before the head that was published.
     Cut { head: AuditHead },
-    /// The chain is consistent in itself, but it is not the one that was published.
+    /// The chain is consistent, but its hashes differ from the published head.
     Rewritten { head: AuditHead },
-    /// Where the chain begins was not put down by this program, or no record says so.
+    /// The cut where the chain begins was not made by this program, or no `archive` record attests
+    /// to it.
     FalseCut,
-    /// The record whose head was published is in an archive.
+    /// The record of the published head is in an archive.
     Archived { head: AuditHead },
-    /// The records are whole, but searches by agent, kind or time may not find all of them.
+    /// The records are whole, but searches by agent, kind or time may miss some of them.
     NotIndexed { through: u64 },
 }
 
@@ -104,7 +105,7 @@ impl fmt::Display for ChainBreak {
     }
 }
 
-/// A row as it stands in the database, including rows that were tampered with.
+/// A row as it stands in the database. It may have been tampered with.
 pub(super) struct RawRecord {
     pub(super) seq: i64,
     pub(super) time_ms: i64,
@@ -125,8 +126,9 @@ impl RawRecord {
 }
 
 impl Store {
-    /// Checks every record, from the start or from the cut behind what was archived. With a head that was published, also that its record is
-    /// still there, and still the same: without one, a chain whose tail was cut looks whole.
+    /// Checks every record, from the start of the chain or from the cut behind archived records.
+    /// With a published head, also checks that its record is still there and unchanged. Without a
+    /// published head, a chain whose tail was cut off looks whole.
     pub fn verify_audit(
         &self,
         published: Option<&AuditHead>,
@@ -182,7 +184,7 @@ impl Store {
         })
     }
 
-    /// What happened at the place after `previous`, where `found` is the next record.
+    /// Describes the break after `previous`, where `found` is the next record.
     fn describe(&self, previous: AuditHead, found: &RawRecord) -> Result<ChainBreak, StoreError> {
         let seq = previous.seq + 1;
         let broken = |problem| Ok(ChainBreak { seq, problem });
@@ -215,14 +217,14 @@ fn rewritten(reached: AuditHead, published: Option<&AuditHead>) -> Option<ChainB
     })
 }
 
-/// The number of the last record, whatever it is.
+/// Returns the highest record number, even if it is an impossible one.
 fn last_number(sql: &Sql<'_>) -> Result<i64, StoreError> {
     sql.one("SELECT coalesce(max(seq), 0) FROM audit", [], |row| {
         row.get(0)
     })
 }
 
-/// The next records after a number, up to and with `end`.
+/// Returns the next records after a number, up to and including `end`.
 pub(super) fn piece(sql: &Sql<'_>, after: i64, end: i64) -> Result<Vec<RawRecord>, StoreError> {
     let mut bytes = 0;
     sql.until(

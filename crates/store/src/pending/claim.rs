@@ -1,4 +1,5 @@
-//! The claim: on the disk before the run starts, so that no crash makes it run twice.
+//! Claims: a claim is on the disk before its run starts, so that no crash makes the run start
+//! twice.
 
 use rusqlite::{Row, params};
 use serde_json::{Value, json};
@@ -19,12 +20,12 @@ use crate::pending::{
 /// this long.
 pub const CLAIM_WINDOW_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// Whether the run may start. Only [`Claiming::Claimed`] says so, and it is said once.
+/// Whether a run may start. Only [`Claiming::Claimed`] allows it, and it is returned once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Claiming {
     Claimed,
-    /// It was started before, or was about to be; it must not be started again.
+    /// The run was started before, or was about to be. It must not be started again.
     AlreadyClaimed {
         at_ms: i64,
         state: ClaimState,
@@ -46,7 +47,7 @@ pub enum NotAllowed {
     GrantEnded,
 }
 
-/// A run that is about to start.
+/// The claim of a run that is about to start.
 pub(crate) struct NewClaim<'a> {
     pub(crate) id: &'a str,
     pub(crate) approval_id: &'a str,
@@ -58,11 +59,12 @@ pub(crate) struct NewClaim<'a> {
     pub(crate) node: Option<&'a str>,
     pub(crate) claimer: &'a str,
     pub(crate) now_ms: i64,
-    /// Where the run is confined.
+    /// The sandbox of the run.
     pub(crate) sandbox: Option<&'a Value>,
 }
 
-/// A run that a gateway forwards under an id of its choice. This host has no approval for it.
+/// A run that a gateway forwards under an id that the gateway chose. This host has no approval for
+/// it.
 #[derive(Debug, Clone, Copy)]
 pub struct ForwardedClaim<'a> {
     pub id: &'a str,
@@ -73,14 +75,14 @@ pub struct ForwardedClaim<'a> {
     pub now_ms: i64,
 }
 
-/// In place of an approval's id; such claims are forgotten like those of grants.
+/// Stands in place of an approval's id. Such claims are purged like the claims of grants.
 const BY_GATEWAY: &str = "gateway";
 
-/// So many questions.
+/// The number of newest approvals that [`Change::unused_approvals`] looks at.
 const OF_LATE: i64 = 500;
 
 impl Store {
-    /// As [`Change::claim`].
+    /// See [`Change::claim`].
     pub fn claim(
         &self,
         id: &str,
@@ -91,7 +93,7 @@ impl Store {
         self.change(|change| change.claim(id, plan_digest, claimer, now_ms))
     }
 
-    /// As [`Change::finish_claim`].
+    /// See [`Change::finish_claim`].
     pub fn finish_claim(
         &self,
         id: &str,
@@ -101,13 +103,13 @@ impl Store {
         self.change(|change| change.finish_claim(id, outcome, now_ms))
     }
 
-    /// As [`Change::mark_unknown`].
+    /// See [`Change::mark_unknown`].
     pub fn mark_unknown(&self, id: &str, now_ms: i64) -> Result<(), StoreError> {
         self.change(|change| change.mark_unknown(id, now_ms))
     }
 
-    /// The claims without an outcome, oldest first. After a crash those of the process that is
-    /// gone are reported as unknown and marked so; they are never run again.
+    /// Returns the claims without an outcome, oldest first. After a crash, the claims of the dead
+    /// process are reported and marked as unknown. Their runs are never started again.
     pub fn unfinished_claims(&self) -> Result<Vec<ApprovalClaim>, StoreError> {
         self.read(|sql| {
             let statement = format!(
@@ -118,15 +120,15 @@ impl Store {
         })
     }
 
-    /// The claim of a run, by its whole id.
+    /// Returns the claim of a run by its full id.
     pub fn run_claim(&self, id: &str) -> Result<Option<ApprovalClaim>, StoreError> {
         self.read(|sql| find(sql, id))
     }
 }
 
 impl Change<'_> {
-    /// Approvals that allow one run of the same, and that nothing was made of, the oldest first.
-    /// Only the questions of late are looked at.
+    /// Returns the approvals that allow one run of the same content and were never claimed, oldest
+    /// first. Only recent approvals are considered.
     pub fn unused_approvals(
         &self,
         key: &GrantKey<'_>,
@@ -152,11 +154,11 @@ impl Change<'_> {
         )
     }
 
-    /// Claims the one run that an approval allows. The run may start only after this was
+    /// Claims the one run that an approval allows. The run may start only after this change is
     /// committed with [`Claiming::Claimed`].
     ///
-    /// An approval that came with a grant takes one of the grant's uses, so that a lease for three
-    /// runs allows three in all.
+    /// If the approval created a grant, the claim takes one of the grant's uses, so that a lease
+    /// for three runs allows three in all.
     pub fn claim(
         &self,
         id: &str,
@@ -167,7 +169,8 @@ impl Change<'_> {
         self.claim_confined(id, plan_digest, claimer, now_ms, None)
     }
 
-    /// The same for a run in a sandbox, which the records of its start and end name.
+    /// Like [`Self::claim`], for a run in a sandbox. The audit records of its start and end name
+    /// the sandbox.
     pub fn claim_confined(
         &self,
         id: &str,
@@ -265,8 +268,8 @@ impl Change<'_> {
         Ok(Claiming::Claimed)
     }
 
-    /// Records how a claimed run ended. The same outcome again is accepted. A run that was marked
-    /// unknown can still become known: its supervisor may come back and report.
+    /// Records how a claimed run ended. Recording the same outcome again is accepted. A run that
+    /// was marked unknown can still get an outcome: its supervisor may come back and report it.
     pub fn finish_claim(
         &self,
         id: &str,
@@ -286,8 +289,8 @@ impl Change<'_> {
         self.end_claim(&claim, "finished", Some(outcome), now_ms)
     }
 
-    /// Records that it is unknown how a claimed run ended, or whether it began. A run that is known
-    /// to have ended stays so.
+    /// Records that it is unknown how a claimed run ended, or whether it started. A run whose end
+    /// is known keeps its outcome.
     pub fn mark_unknown(&self, id: &str, now_ms: i64) -> Result<(), StoreError> {
         let claim = self.existing_claim(id)?;
         match claim.state {
@@ -336,7 +339,7 @@ impl Change<'_> {
     }
 }
 
-/// Writes the claim; a second one with the same id is an error of the database.
+/// Writes the claim. A second claim with the same id is an error of the database.
 pub(crate) fn insert(change: &Change<'_>, claim: &NewClaim<'_>) -> Result<(), StoreError> {
     change.sql.execute(
         "INSERT INTO run_claim (id, approval_id, grant_id, digest, agent, session_key, host, node,

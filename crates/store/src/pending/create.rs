@@ -1,4 +1,4 @@
-//! A new pending approval.
+//! Creates a pending approval.
 
 use rusqlite::params;
 use serde_json::json;
@@ -11,17 +11,18 @@ use crate::json::canonical;
 use crate::limits;
 use crate::pending::{ApprovalError, ApprovalRequest};
 
-/// The letters of short ids. None of a to f, so that no short id is the beginning of an id; no
-/// vowels, so that none is a word; of letters that look alike, alone or in pairs, one is left
-/// (i j l, o q, u v, m rn, w vv).
+/// The letters of short ids. Without a to f, no short id is the beginning of an id. Without vowels,
+/// none is a word. Of letters that look alike, alone or in pairs, only one is used (i j l, o q, u
+/// v, m rn, w vv).
 const LETTERS: &[u8] = b"ghjkmnpstwxyz";
 
 const SHORT_ID_LENGTH: usize = 5;
 
-/// With half of all short ids taken, that many draws all fail once in 10^19.
+/// The most attempts to draw a free short id. With half of all short ids taken, all of them fail
+/// once in 10^19.
 const DRAWS: usize = 64;
 
-/// The names under which the new approval is found.
+/// The ids of a new approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatedApproval {
     pub id: String,
@@ -29,7 +30,7 @@ pub struct CreatedApproval {
 }
 
 impl Store {
-    /// Stores a pending approval. When this returns, a restart does not forget it.
+    /// Stores a pending approval. When this returns, the approval survives a restart.
     pub fn create_approval(
         &self,
         request: &ApprovalRequest,
@@ -46,8 +47,8 @@ impl Change<'_> {
         self.create_approval_as(&new_id()?, request)
     }
 
-    /// The same under an id that the caller has chosen. It must not be taken: see
-    /// [`Change::has_approval`].
+    /// Like [`Self::create_approval`], under an id that the caller has chosen. The id must not be
+    /// taken: see [`Change::has_approval`].
     pub fn create_approval_as(
         &self,
         id: &str,
@@ -91,8 +92,8 @@ impl Change<'_> {
         })
     }
 
-    /// Refuses one more approval of an agent of which so many wait already: an agent must not bury
-    /// what an approver has to read. For the same change that creates it.
+    /// Refuses another approval for an agent that already has `most` pending ones: an agent must
+    /// not bury what an approver has to read. Call this in the change that creates the approval.
     pub fn check_pending(&self, agent: &str, most: usize, now_ms: i64) -> Result<(), StoreError> {
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
         let waiting: i64 = self.sql.one(
@@ -108,7 +109,7 @@ impl Change<'_> {
         Err(ApprovalError::TooManyPending { agent, most }.into())
     }
 
-    /// Whether an id is taken, by an approval that waits or one that has ended.
+    /// Whether a pending or an ended approval has this id.
     pub fn has_approval(&self, id: &str) -> Result<bool, StoreError> {
         self.sql.one(
             "SELECT EXISTS (SELECT 1 FROM approval WHERE id = ?1)",
@@ -117,8 +118,8 @@ impl Change<'_> {
         )
     }
 
-    /// Unique among all that are stored, the decided ones too: an answer that comes late must not
-    /// meet another approval that has the name by now.
+    /// The short id is unique among all stored approvals, including ended ones. Otherwise a late
+    /// decision could reach another approval that got the same short id.
     fn insert_under_free_short_id(
         &self,
         id: &str,
@@ -164,7 +165,7 @@ pub(crate) fn new_id() -> Result<String, StoreError> {
 
 fn draw_short_id() -> Result<String, StoreError> {
     let count = LETTERS.len();
-    // Bytes past the last whole multiple are drawn again, so that every letter is as likely.
+    // Bytes past the last whole multiple are drawn again, so that every letter is equally likely.
     let fair = 256 - 256 % count;
     let mut letters = String::with_capacity(SHORT_ID_LENGTH);
     while letters.len() < SHORT_ID_LENGTH {

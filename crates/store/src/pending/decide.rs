@@ -1,4 +1,4 @@
-//! Ending an approval: the first valid answer wins.
+//! Ends an approval: the first valid decision wins.
 
 use rusqlite::params;
 use serde::Serialize;
@@ -16,49 +16,49 @@ use crate::pending::{
     NullableField,
 };
 
-/// That many approvals are expired in one transaction.
+/// The most approvals that expire in one transaction.
 const EXPIRE_AT_ONCE: usize = 500;
 
-/// A person's answer to one approval.
+/// An approver's answer to one approval.
 #[derive(Debug, Clone, Copy)]
 pub struct ApprovalAnswer<'a> {
-    /// The whole id.
+    /// The full id.
     pub id: &'a str,
     pub decision: ApprovalDecision,
-    /// Who decides, as other surfaces show it.
+    /// The approver, as other surfaces show the name.
     pub decider: &'a str,
-    /// Where it is answered: a surface that the approval was delivered to.
+    /// The surface where the approver decides. The approval must have been delivered to it.
     pub surface: &'a str,
-    /// Why it is denied, in the approver's words. Only a denial has one.
+    /// The reason for a denial, in the approver's words. Only a denial has one.
     pub reason: Option<&'a str>,
-    /// The digest of the plan that was shown there. Surfaces of other programs may not know it.
+    /// The digest of the plan that the surface showed. Surfaces of other programs may not know it.
     pub plan_digest: Option<&'a str>,
     pub now_ms: i64,
 }
 
-/// What `askFallback` says where no person could be asked, or none answered in time.
+/// The answer of `askFallback`, when no approver could be asked or none answered in time.
 #[derive(Debug, Clone, Copy)]
 pub struct FallbackAnswer<'a> {
-    /// The whole id.
+    /// The full id.
     pub id: &'a str,
     pub allow: bool,
     pub now_ms: i64,
 }
 
-/// What became of an answer.
+/// The result of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Decided {
     /// This answer is the decision.
     Won,
-    /// The same answer had been given before; nothing changed.
+    /// The same answer was given before. Nothing changed.
     Same,
-    /// Another answer had been given before; it holds.
+    /// Another answer was given before, and it remains the decision.
     Lost { winner: ApprovalEnd },
 }
 
 impl Decided {
-    /// For surfaces where a late decision is an error to be reported.
+    /// Turns a late decision into an error, for surfaces that report it as one.
     pub fn into_result(self) -> Result<(), ApprovalError> {
         match self {
             Self::Won | Self::Same => Ok(()),
@@ -67,7 +67,7 @@ impl Decided {
     }
 }
 
-/// An approval that was not decided in time.
+/// An approval that expired without a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiredApproval {
     pub id: String,
@@ -79,12 +79,12 @@ pub struct ExpiredApproval {
 }
 
 impl Store {
-    /// As [`Change::decide`].
+    /// See [`Change::decide`].
     pub fn decide(&self, answer: &ApprovalAnswer<'_>) -> Result<Decided, StoreError> {
         self.change(|change| change.decide(answer))
     }
 
-    /// As [`Change::decide_by_fallback`].
+    /// See [`Change::decide_by_fallback`].
     pub fn decide_by_fallback(&self, answer: &FallbackAnswer<'_>) -> Result<Decided, StoreError> {
         self.change(|change| change.decide_by_fallback(answer))
     }
@@ -94,12 +94,12 @@ impl Store {
         self.change(|change| change.withdraw(id, now_ms))
     }
 
-    /// Ends every undecided approval whose time is up; only those that this call ended are
-    /// returned, so each is announced once.
+    /// Ends every undecided approval whose time is up. Returns only the approvals that this call
+    /// ended, so that each is announced once.
     pub fn expire_due(&self, now_ms: i64) -> Result<Vec<ExpiredApproval>, StoreError> {
         let mut expired = Vec::new();
         loop {
-            // In pieces, so that others are not kept waiting by ten thousand of them.
+            // Ten thousand approvals in one change would block other writers for too long.
             let piece = self.change(|change| change.expire_due(now_ms, EXPIRE_AT_ONCE))?;
             let is_last = piece.len() < EXPIRE_AT_ONCE;
             expired.extend(piece);
@@ -111,19 +111,19 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Records an approver's decision if it is the first. It is refused, whatever was decided
-    /// before, when it is about another plan, comes from the caller itself, or from a surface that
-    /// did not show the approval; and when the time is up.
+    /// Records an approver's decision if it is the first. The decision is refused, whatever was
+    /// decided before, if it is about another plan, if it comes from the caller itself, if its
+    /// surface did not show the approval, or if the time is up.
     ///
-    /// `allow-session` and a lease create their grant in the same transaction. What `allow-always`
-    /// stores is written by the caller, in this same change: if that fails, nothing was decided.
+    /// `allow-session` and a lease create their grant in the same transaction. For `allow-always`,
+    /// the caller stores the entries in this same change: if that fails, nothing is decided.
     pub fn decide(&self, answer: &ApprovalAnswer<'_>) -> Result<Decided, StoreError> {
         self.decide_with(answer, None, false)
     }
 
-    /// As [`Self::decide`]; the record of the decision also names the form of what it stores. A
-    /// surface that knows that it has shown the approval may say so with the answer: the record
-    /// says that, too.
+    /// Like [`Self::decide`], but the record of the decision also names the form of what it stores.
+    /// A surface that knows that it has shown the approval may say so with the answer, and the
+    /// record then says so too.
     pub fn decide_with(
         &self,
         answer: &ApprovalAnswer<'_>,
@@ -221,8 +221,9 @@ impl Change<'_> {
         Ok(Decided::Won)
     }
 
-    /// Lets `askFallback` end an undecided approval, before its time is up (no surface could show
-    /// it) or after (no approver answered). May not be used while an approver can still answer.
+    /// Lets `askFallback` end an undecided approval, either before its time is up because no
+    /// surface could show it, or afterwards because no approver answered. Must not be called while
+    /// an approver can still answer.
     pub fn decide_by_fallback(&self, answer: &FallbackAnswer<'_>) -> Result<Decided, StoreError> {
         let approval = state_of(&self.sql, answer.id)?;
         let ending = if answer.allow {
@@ -239,7 +240,7 @@ impl Change<'_> {
         Ok(Decided::Won)
     }
 
-    /// Ends an approval that its caller does not want any more.
+    /// Ends an approval that its caller withdraws.
     pub fn withdraw(&self, id: &str, now_ms: i64) -> Result<Decided, StoreError> {
         let approval = state_of(&self.sql, id)?;
         if let Some(winner) = approval.ended {
@@ -251,7 +252,7 @@ impl Change<'_> {
         Ok(Decided::Won)
     }
 
-    /// As [`Store::expire_due`], for at most so many, those that expired first.
+    /// Like [`Store::expire_due`], for at most `most` approvals, those that expired first.
     pub fn expire_due(&self, now_ms: i64, most: usize) -> Result<Vec<ExpiredApproval>, StoreError> {
         let due = self.overdue_approvals(now_ms, most)?;
         let expire = |id: String| {
@@ -279,7 +280,7 @@ impl Change<'_> {
     ) -> Result<(), StoreError> {
         let ending = ended.ending;
         let (lease_for_ms, lease_max_uses) = ending.lease_columns();
-        // Only what allows something needs its seal.
+        // Only an ending that allows something needs a seal.
         let seal = ending
             .allows()
             .then(|| approval.seal(self.store, id, ended));
@@ -305,7 +306,7 @@ impl Change<'_> {
         }
     }
 
-    /// Seals what an older version let be decided.
+    /// Seals the decisions that an older version recorded.
     pub(crate) fn seal_decisions(&self) -> Result<(), StoreError> {
         let statement = "SELECT id FROM approval WHERE ending IS NOT NULL AND seal IS NULL";
         let ids: Vec<String> = self.sql.all(statement, [], |row| row.get(0))?;
@@ -354,7 +355,7 @@ impl Change<'_> {
             node: approval.node.as_deref(),
             decider: answer.decider,
             now_ms: answer.now_ms,
-            // Some sessions never end: what was allowed for one does.
+            // Some sessions never end, but a grant for a session must.
             expires_at_ms: Some(
                 answer
                     .now_ms
@@ -367,7 +368,7 @@ impl Change<'_> {
     }
 }
 
-/// The end of an approval that no approver decided.
+/// Returns the end of an approval that no approver decided.
 fn undecided(ending: ApprovalEnding, at_ms: i64) -> ApprovalEnd {
     ApprovalEnd {
         ending,
@@ -377,7 +378,7 @@ fn undecided(ending: ApprovalEnding, at_ms: i64) -> ApprovalEnd {
     }
 }
 
-/// The answer to a decision that came after another one.
+/// Returns the result for a decision that came after another one.
 fn earlier(
     winner: ApprovalEnd,
     ending: ApprovalEnding,
@@ -392,8 +393,8 @@ fn earlier(
     Ok(Decided::Lost { winner })
 }
 
-/// The audit record of the end of an approval. What only an approver's decision has is absent from
-/// the others.
+/// The audit record of the end of an approval. Fields that only an approver's decision has are
+/// absent from the records of other endings.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DecisionRecord<'a> {

@@ -1,4 +1,5 @@
-//! Which surfaces were sent an approval. Only where it was shown can it be decided.
+//! Records which surfaces an approval was sent to. An approval can be decided only where it was
+//! shown.
 
 use rusqlite::params;
 use serde_json::json;
@@ -12,8 +13,8 @@ use crate::pending::find::{ApprovalState, state_of};
 use crate::pending::{ApprovalError, Delivery, DeliveryState};
 
 impl Store {
-    /// Records a delivery. Each state of a surface is kept once, with its first time; whether this
-    /// one was new is returned.
+    /// Records a delivery. Each state of a surface is stored once, with its first time. Returns
+    /// whether this state was new.
     pub fn record_delivery(&self, id: &str, delivery: &Delivery) -> Result<bool, StoreError> {
         self.change(|change| change.record_delivery(id, delivery))
     }
@@ -38,7 +39,7 @@ impl Change<'_> {
         Ok(true)
     }
 
-    /// Without a record.
+    /// Stores a delivery without an audit record.
     pub(super) fn deliver(
         &self,
         approval: &ApprovalState,

@@ -1,4 +1,4 @@
-//! How an approval ends: by an approver's decision, by the fallback, or by its time being up.
+//! How an approval ends: by an approver's decision, by the fallback, by expiry, or by withdrawal.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -7,27 +7,29 @@ use std::time::Duration;
 use crate::limits::MAX_LEASE_DAYS;
 use crate::pending::ApprovalError;
 
-/// What an approver decides. This is the only decision enum of the workspace; messages carry its words.
+/// An approver's decision. This is the only decision enum of the workspace; messages carry its
+/// words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApprovalDecision {
     AllowOnce,
-    /// Also what has the same content, until the session ends.
+    /// Allows the run, and runs of the same content until the session ends.
     AllowSession,
-    /// Once, and entries are stored so that the same needs no further approval.
+    /// Allows the run once, and stores entries so that the same needs no further approval.
     AllowAlways,
-    /// Also what has the same content in this session, for a time or a number of runs.
+    /// Allows the run, and runs of the same content in this session, for a time or a number of
+    /// runs.
     Lease(Lease),
     Deny,
 }
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// How far a lease goes. The approved run itself is the first of its uses.
+/// The terms of a lease. The approved run itself is the first of its uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// From the decision on; counted in whole milliseconds.
+    /// The duration from the decision on, counted in whole milliseconds.
     pub expires_in: Duration,
-    /// No limit, if none.
+    /// `None` if the uses are unlimited.
     pub max_uses: Option<NonZeroU32>,
 }
 
@@ -38,7 +40,7 @@ impl Lease {
         max_uses: None,
     };
 
-    /// Refuses what is longer than [`MAX_LEASE_DAYS`].
+    /// Refuses a lease longer than [`MAX_LEASE_DAYS`].
     pub(crate) fn check(self) -> Result<(), ApprovalError> {
         if self.expires_in <= Self::LONGEST.expires_in {
             return Ok(());
@@ -63,7 +65,8 @@ impl ApprovalDecision {
         }
     }
 
-    /// The decision that a word names. A lease has terms, and no other decision has any.
+    /// Returns the decision that a word names. A lease must have terms, and no other decision may
+    /// have any.
     pub fn from_word(word: &str, lease: Option<Lease>) -> Option<Self> {
         match (word, lease) {
             ("lease", Some(lease)) => Some(Self::Lease(lease)),
@@ -75,7 +78,7 @@ impl ApprovalDecision {
         }
     }
 
-    /// The offer that a word names: a lease is offered with the longest terms.
+    /// Returns the offered decision that a word names. A lease is offered with the longest terms.
     pub fn offered_as(word: &str) -> Option<Self> {
         let lease = (word == "lease").then_some(Lease::LONGEST);
         Self::from_word(word, lease)
@@ -92,13 +95,13 @@ impl ApprovalDecision {
         self != Self::Deny
     }
 
-    /// Whether it allows further runs of the same content.
+    /// Whether the decision allows further runs of the same content.
     pub(crate) fn grants(self) -> bool {
         matches!(self, Self::AllowSession | Self::Lease(_))
     }
 }
 
-/// Why an approval is no longer pending.
+/// The reason why an approval is no longer pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApprovalEnding {
     Decision(ApprovalDecision),
@@ -107,7 +110,7 @@ pub enum ApprovalEnding {
     /// `askFallback` stood in for an approver, and denied.
     FallbackDeny,
     Expired,
-    /// The caller does not want it any more.
+    /// The caller withdrew the approval.
     Withdrawn,
 }
 
@@ -130,18 +133,19 @@ impl ApprovalEnding {
         }
     }
 
-    /// The ending that a word names, if one does. The terms of a lease are not in the word.
+    /// Returns the ending that a word names, if there is one. The word does not hold the terms of a
+    /// lease.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::from_columns(word, Some(0), None)
     }
 
-    /// Whether it is stored as the other one is: times count in whole milliseconds.
+    /// Whether both endings are stored alike: times count in whole milliseconds.
     pub(crate) fn is_same(self, other: Self) -> bool {
         let stored = |ending: Self| (ending.as_str(), ending.lease_columns());
         stored(self) == stored(other)
     }
 
-    /// The terms of a lease as they are stored: milliseconds and uses.
+    /// Returns the terms of a lease as they are stored: milliseconds and uses.
     pub(crate) fn lease_columns(self) -> (Option<i64>, Option<u32>) {
         match self {
             Self::Decision(ApprovalDecision::Lease(lease)) => {
@@ -152,7 +156,7 @@ impl ApprovalEnding {
         }
     }
 
-    /// The ending that these columns stand for, if any does.
+    /// Returns the ending that these columns stand for, if there is one.
     pub(crate) fn from_columns(
         word: &str,
         lease_for_ms: Option<i64>,
@@ -183,9 +187,9 @@ impl ApprovalEnding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalEnd {
     pub ending: ApprovalEnding,
-    /// None where no approver decided.
+    /// `None` if no approver decided.
     pub decider: Option<String>,
-    /// Why it was denied, in the approver's words.
+    /// The reason for a denial, in the approver's words.
     pub reason: Option<String>,
     pub at_ms: i64,
 }

@@ -1,4 +1,4 @@
-//! Why an operation on an approval was refused. Nothing has been written then.
+//! The reasons why an operation on an approval is refused. A refused operation has written nothing.
 
 use crate::limits::{MAX_DELIVERIES, MAX_GRANTS, MAX_LEASE_DAYS};
 use crate::pending::ApprovalEnd;
@@ -44,7 +44,7 @@ pub enum ApprovalError {
 }
 
 impl ApprovalError {
-    /// Stable, for programs.
+    /// Returns a stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "APPROVAL_NOT_FOUND",
@@ -67,7 +67,7 @@ impl ApprovalError {
         }
     }
 
-    /// What to do next.
+    /// Returns what to do next.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => {

@@ -1,4 +1,4 @@
-//! Looking approvals up: by what a person typed, or as a list of those that wait.
+//! Finds approvals: by what a user typed, or as a list of the pending ones.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,35 +16,36 @@ use crate::pending::{
     Delivery,
 };
 
-/// The shortest beginning of an id that is looked for.
+/// The shortest beginning of an id that is looked up.
 const SHORTEST_PREFIX: usize = 4;
 
-/// What is longer names no approval.
+/// A longer reference names no approval.
 const LONGEST_REFERENCE: usize = MAX_APPROVAL_ID_BYTES;
 
-/// No more of what names no approval is repeated in a message.
+/// An error message repeats at most this many characters of an unknown reference.
 const SHOWN_REFERENCE: usize = 36;
 
-/// A part of the list of undecided approvals.
+/// A page of the list of undecided approvals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingPage {
     pub approvals: Vec<ApprovalSummary>,
-    /// How many can still be decided, on whatever page.
+    /// How many approvals can still be decided, on all pages.
     pub unexpired: u64,
-    /// How many are past their time, but their end has not been recorded yet.
+    /// How many approvals are past their time without a recorded end.
     pub overdue: u64,
-    /// Where the next page begins; none where no more follow.
+    /// Where the next page begins. `None` on the last page.
     pub next: Option<PendingCursor>,
 }
 
-/// A place in the list of undecided approvals. It stays where it is when others are asked or decided.
+/// A position in the list of undecided approvals. It stays valid when other approvals are created
+/// or decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PendingCursor {
     expires_at_ms: i64,
     number: i64,
 }
 
-/// A text is no place in the list of undecided approvals.
+/// The text is not a position in the list of undecided approvals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not the nextCursor of a list of pending approvals")]
 pub struct PendingCursorInvalid;
@@ -68,16 +69,16 @@ impl FromStr for PendingCursor {
 }
 
 impl Store {
-    /// Finds an approval by its id, its short id, or the beginning (four characters or more) of
-    /// its id that no other has. Upper case does not matter for ids and short ids of this program;
-    /// ids that clients chose are found as they were written.
+    /// Finds an approval by its id, by its short id, or by a beginning of its id (four characters
+    /// or more) that no other id has. Upper and lower case are equal in ids and short ids of this
+    /// program. Ids that clients chose must be given as they were written.
     pub fn approval(&self, reference: &str) -> Result<Approval, StoreError> {
         self.read(|sql| find(sql, reference))
     }
 
-    /// The undecided approvals: first those that can still be decided, then those that are past
-    /// their time; in each part the one that expires first comes first. A page has at most
-    /// [`MAX_PAGE`].
+    /// Returns the undecided approvals: first those that can still be decided, then those that are
+    /// past their time. In each part, the approval that expires first comes first. A page has at
+    /// most [`MAX_PAGE`].
     pub fn pending_approvals(
         &self,
         now_ms: i64,
@@ -87,8 +88,8 @@ impl Store {
         self.read(|sql| page(sql, now_ms, offset, limit.min(MAX_PAGE)))
     }
 
-    /// A page of the approvals that can still be decided, the one that expires first in front. A page
-    /// has at most [`MAX_PAGE`].
+    /// Returns a page of the approvals that can still be decided, the one that expires first in
+    /// front. A page has at most [`MAX_PAGE`].
     pub fn pending_page(
         &self,
         now_ms: i64,
@@ -102,8 +103,8 @@ impl Store {
         self.read(|sql| page_after(sql, now_ms, place, limit.min(MAX_PAGE)))
     }
 
-    /// The ids of approvals of this binding for runs on nodes that have not run: undecided, or
-    /// allowed and never claimed. The oldest first; at most so many.
+    /// Returns the ids of approvals of this binding whose runs on nodes were never claimed:
+    /// undecided ones, and those with `allow-once` or `allow-always`. At most `most`, oldest first.
     pub fn unclaimed_on_nodes(
         &self,
         binding: &str,
@@ -121,7 +122,9 @@ impl Store {
         })
     }
 
-    /// The same for runs on this host that were asked about before a time.
+    /// Returns the ids of approvals whose runs on this host were never claimed: undecided ones, and
+    /// those that were allowed. At most `most` of those requested before `asked_before_ms`, oldest
+    /// first.
     pub fn unclaimed_here(
         &self,
         host: &str,
@@ -145,26 +148,26 @@ impl Store {
         })
     }
 
-    /// As [`Change::overdue_approvals`].
+    /// See [`Change::overdue_approvals`].
     pub fn overdue_approvals(&self, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
         self.read(|sql| overdue(sql, now_ms, most))
     }
 }
 
 impl Change<'_> {
-    /// As [`Store::approval`].
+    /// See [`Store::approval`].
     pub fn approval(&self, reference: &str) -> Result<Approval, StoreError> {
         find(&self.sql, reference)
     }
 
-    /// What was asked under this whole id, and how it ended. Where it was shown and what used it is
-    /// not looked for.
+    /// Returns the request under this full id and how it ended. The result has neither deliveries
+    /// nor a claim.
     pub fn asked(&self, id: &str) -> Result<Approval, StoreError> {
         asked(&self.sql, ApprovalKey::Id, id)?.ok_or_else(|| not_found(id))
     }
 
-    /// The ids of undecided approvals whose time is up, those that expired first in front; at most
-    /// so many. How many others wait makes no difference.
+    /// Returns the ids of undecided approvals whose time is up, at most `most`, those that expired
+    /// first in front. How many other approvals are pending makes no difference.
     pub fn overdue_approvals(&self, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
         overdue(&self.sql, now_ms, most)
     }
@@ -179,10 +182,10 @@ pub(super) fn overdue(sql: &Sql<'_>, now_ms: i64, most: usize) -> Result<Vec<Str
     )
 }
 
-/// What the seal of an ended approval is for.
+/// The name under which the ends of approvals are sealed.
 const DECISION: &str = "decision";
 
-/// The small row of an approval: all that decides what may happen to it.
+/// The small row of an approval, with everything that decides what may happen to it.
 pub(crate) struct ApprovalState {
     pub(crate) number: i64,
     pub(crate) short_id: String,
@@ -195,12 +198,13 @@ pub(crate) struct ApprovalState {
     pub(crate) requester: String,
     pub(crate) expires_at_ms: i64,
     pub(crate) ended: Option<ApprovalEnd>,
-    /// The seal of how it ended.
+    /// The seal over how the approval ended.
     pub(crate) seal: Option<Vec<u8>>,
 }
 
 impl ApprovalState {
-    /// Whether this program wrote how the approval ended: without its seal, that lets nothing run.
+    /// Whether this program wrote how the approval ended. Without its seal, an approval lets
+    /// nothing run.
     pub(crate) fn is_sealed(&self, store: &Store, id: &str) -> bool {
         let seal = self.seal.as_deref();
         self.ended.as_ref().is_some_and(|ended| {
@@ -214,7 +218,7 @@ impl ApprovalState {
         store.key().seal(DECISION, &self.sealed(id, ended))
     }
 
-    /// All that decides what may run.
+    /// Returns the values that the seal covers: everything that decides what may run.
     fn sealed(&self, id: &str, ended: &ApprovalEnd) -> impl serde::Serialize {
         (
             id.to_owned(),
@@ -230,7 +234,8 @@ impl ApprovalState {
     }
 }
 
-/// By exact id only: operations that change something never guess which approval was meant.
+/// Finds an approval by its exact id only: operations that change something must never guess which
+/// approval is meant.
 pub(crate) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreError> {
     let state = sql.optional(
         "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, deny_reason, number,
@@ -258,7 +263,7 @@ pub(crate) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreEr
     state.ok_or_else(|| not_found(id))
 }
 
-/// Reads the first six columns.
+/// Reads the end of an approval from the first six columns.
 fn ended(row: &Row<'_>) -> rusqlite::Result<Option<ApprovalEnd>> {
     let Some(word) = row.get::<_, Option<String>>(0)? else {
         return Ok(None);
@@ -279,7 +284,7 @@ fn not_found(reference: &str) -> StoreError {
     ApprovalError::NotFound { reference }.into()
 }
 
-/// What an approval is found by.
+/// The column that identifies an approval.
 #[derive(Debug, Clone, Copy)]
 enum ApprovalKey {
     Id,
@@ -295,8 +300,8 @@ macro_rules! asked_columns {
     };
 }
 
-/// What was asked and how it ended, of the approval with this key. Where it was shown and what used
-/// it is in other tables.
+/// Returns the request of the approval with this key, and how it ended. Its deliveries and its
+/// claim are in other tables.
 fn asked(
     sql: &Sql<'_>,
     key: ApprovalKey,
@@ -354,10 +359,10 @@ fn find(sql: &Sql<'_>, reference: &str) -> Result<Approval, StoreError> {
     Ok(approval)
 }
 
-/// The number of the one approval that a person's words name, as they are written or in lower case.
+/// Returns the number of the one approval that a user's text names, as written or in lower case.
 fn resolve(sql: &Sql<'_>, reference: &str) -> Result<i64, StoreError> {
     let lower = reference.to_ascii_lowercase();
-    // The id as it was written counts first: ids of clients may differ by their case alone.
+    // The id as it was written counts first: ids of clients may differ by case alone.
     let exact = sql.optional(
         "SELECT number FROM approval WHERE id IN (?1, ?2) OR short_id = ?2
          ORDER BY id = ?1 DESC, short_id = ?2 LIMIT 1",
@@ -372,7 +377,7 @@ fn resolve(sql: &Sql<'_>, reference: &str) -> Result<i64, StoreError> {
     if !is_prefix {
         return Err(not_found(reference));
     }
-    // `~` comes after every character of an id.
+    // `~` sorts after every character of an id.
     let numbers: Vec<i64> = sql.all(
         "SELECT number FROM approval WHERE (id >= ?1 AND id < ?1 || '~')
             OR (id >= ?2 AND id < ?2 || '~') LIMIT 2",
@@ -412,7 +417,7 @@ fn page(
     })
 }
 
-/// How many can still be decided, and how many are past their time.
+/// Counts the approvals that can still be decided, and those that are past their time.
 fn counts(sql: &Sql<'_>, now_ms: i64) -> Result<(i64, i64), StoreError> {
     let count = |statement| sql.one(statement, [now_ms], |row| row.get::<_, i64>(0));
     Ok((
@@ -428,7 +433,7 @@ fn page_after(
     limit: usize,
 ) -> Result<PendingPage, StoreError> {
     let (unexpired, overdue) = counts(sql, now_ms)?;
-    // One more than the page has says that there is a next page.
+    // One row more than the page has shows that there is a next page.
     let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let mut rows = sql.all(
         "WITH page AS (
@@ -474,7 +479,7 @@ fn summary(row: &Row<'_>) -> rusqlite::Result<ApprovalSummary> {
     })
 }
 
-/// The page is chosen by the index alone; only its own rows are then read.
+/// Chooses the page by the index alone, and then reads only the rows of the page.
 fn summaries(
     sql: &Sql<'_>,
     side: &str,

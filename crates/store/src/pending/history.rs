@@ -9,14 +9,14 @@ use crate::limits::MAX_PAGE;
 /// A page of approvals that have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndedPage {
-    /// Their ids, the one that was asked last in front.
+    /// The ids, the latest request first.
     pub ids: Vec<String>,
-    /// What the next page begins behind, if there is one.
+    /// The number behind which the next page begins. `None` on the last page.
     pub next: Option<i64>,
 }
 
 impl Store {
-    /// The approvals that have ended and were asked before the one with this number.
+    /// Returns the ended approvals that were requested before the approval with this number.
     pub fn ended_approvals(
         &self,
         before: Option<i64>,

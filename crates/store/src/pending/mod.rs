@@ -1,8 +1,9 @@
-//! Pending approvals: what was asked, who was shown it, how it ended, and the one run it allows.
+//! Pending approvals: what was requested, where it was shown, how it ended, and the one run it
+//! allows.
 //!
-//! Read `record` for what is remembered, then along the life of an approval: `create`, `deliver`,
-//! `decide`, `claim`, `purge`; `find` looks them up. The store does not know what a plan or a
-//! verdict means: they are texts, and a plan's digest is its name.
+//! Read `record` for what is stored, then follow the life of an approval: `create`, `deliver`,
+//! `decide`, `claim`, `purge`; `find` looks approvals up. The store does not interpret plans and
+//! verdicts: to the store they are texts, and a plan is identified by its digest.
 
 mod claim;
 mod create;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// How a run ended. Fields that say nothing are absent from the JSON.
+/// How a run ended. Fields without a value are absent from the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecordedOutcome {
@@ -27,7 +27,7 @@ pub struct RecordedOutcome {
     pub protected_created: Box<[String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<i64>,
-    /// The programs that a run started, where its sandbox logs them.
+    /// The programs that the run started, if its sandbox logs them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programs: Option<Box<serde_json::Value>>,
     /// The name of the background session.
@@ -47,7 +47,7 @@ impl RecordedOutcome {
         }
     }
 
-    /// The program ended by itself; some nodes report no exit code.
+    /// The program exited by itself. Some nodes report no exit code.
     pub fn exited(code: Option<i64>) -> Self {
         Self {
             exit_code: code.into(),
@@ -114,7 +114,7 @@ impl RecordedOutcome {
         }
     }
 
-    /// The background session that the run was; `None` is recorded as `null`.
+    /// Sets the background session that the run was. `None` is recorded as `null`.
     #[must_use]
     pub fn with_session(self, session: Option<&str>) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl RecordedOutcome {
     }
 }
 
-/// What became of a run.
+/// The way in which a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordedStatus {
@@ -162,8 +162,8 @@ impl RecordedStatus {
     }
 }
 
-/// A field that is absent, `null`, or has a value. Records keep the difference, since the same
-/// outcome must be the same bytes.
+/// A field that is absent, `null`, or has a value. Records keep the difference, because the same
+/// outcome must always be the same bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NullableField<T> {
     #[default]
@@ -210,7 +210,7 @@ pub struct RecordedFile {
     pub after: Option<String>,
     pub before: Option<String>,
     pub change: RecordedFileChange,
-    /// The former path of a file that was moved.
+    /// The former path of a moved file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     pub lines_added: usize,

@@ -1,4 +1,4 @@
-//! Forgetting what ended long ago. The audit keeps its records.
+//! Forgets what ended long ago. The audit keeps its records.
 
 use rusqlite::params;
 
@@ -7,7 +7,7 @@ use crate::database::Store;
 use crate::error::StoreError;
 use crate::pending::CLAIM_WINDOW_MS;
 
-/// That many approvals are forgotten in one transaction.
+/// The most approvals that one transaction forgets.
 const PURGE_AT_ONCE: i64 = 500;
 
 /// Approvals of one agent that are over and are kept until their day is over. An agent can ask and
@@ -25,7 +25,7 @@ const LARGE_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Purged {
     pub approvals: usize,
-    /// Claims of runs under grants; those of approvals go with their approvals.
+    /// Claims of runs under grants. Claims of approvals are removed with their approvals.
     pub claims: usize,
     pub grants: usize,
 }
@@ -33,8 +33,8 @@ pub struct Purged {
 impl Store {
     /// Forgets approvals that ended, and claims and grants that are over, 24 hours or more ago.
     ///
-    /// A claim never goes before its approval, and an approval whose run has no outcome yet stays:
-    /// nothing that ran can be claimed again, whatever the clock says.
+    /// A claim is never removed before its approval, and an approval whose run has no outcome yet
+    /// stays. So no run can be claimed again, whatever the clock says.
     pub fn purge(&self, now_ms: i64) -> Result<Purged, StoreError> {
         let mut purged = Purged::default();
         loop {

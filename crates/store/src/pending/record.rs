@@ -1,4 +1,4 @@
-//! What is remembered of an approval.
+//! What the store keeps of an approval.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde_json::Value;
@@ -9,31 +9,31 @@ use crate::limits;
 use crate::pending::ending::ApprovalEnd;
 use crate::pending::outcome::RecordedOutcome;
 
-/// What is asked. It never changes after the approval was created.
+/// What an approver decides about. It never changes after the approval was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalRequest {
-    /// Canonical text of the plan; what is allowed is this and nothing else.
+    /// The canonical text of the plan. The decision allows this plan and nothing else.
     pub plan: String,
-    /// The digest of the plan. The store compares it and cannot check it against the plan: the
-    /// reader of the plan does.
+    /// The digest of the plan. The store compares digests but cannot check this one against the
+    /// plan: readers of the plan must check it.
     pub plan_digest: String,
-    /// The name of what the plan would do, whenever it is asked: what further runs under a grant
-    /// must have in common with it.
+    /// The digest of what the plan does, independent of when it is requested. Further runs under a
+    /// grant must have the same content digest.
     pub content_digest: String,
     pub verdict: Value,
-    /// Native, file, text or unbound.
+    /// One of native, file, text or unbound.
     pub binding: String,
-    /// The text that people see; it goes into the audit as well.
+    /// The text that approvers see. The audit holds it as well.
     pub preview: String,
     pub agent: String,
     pub session_key: String,
     pub host: String,
     pub node: Option<String>,
-    /// The connection or device that asks. It can never decide.
+    /// The connection or device that requests the approval. It can never decide.
     pub requester: String,
     pub created_at_ms: i64,
     pub expires_at_ms: i64,
-    /// What `allow-always` would store. None: that choice is not offered.
+    /// What `allow-always` would store. `None` if that decision is not offered.
     pub always: Option<Value>,
 }
 
@@ -58,26 +58,26 @@ impl ApprovalRequest {
 /// Everything about one approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// A UUID; also the id of the run that it allows.
+    /// A UUID, which is also the id of the run that the approval allows.
     pub id: String,
     /// Five letters for people to type.
     pub short_id: String,
     pub request: ApprovalRequest,
-    /// In the order of their time.
+    /// The deliveries in order of their time.
     pub deliveries: Vec<Delivery>,
-    /// None while it is pending.
+    /// `None` while the approval is pending.
     pub ended: Option<ApprovalEnd>,
-    /// The claim of the run that it allowed.
+    /// The claim of the run that the approval allowed.
     pub claim: Option<ApprovalClaim>,
 }
 
-/// An approval in a list: all but what may be large.
+/// An approval in a list, without its large fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalSummary {
     pub id: String,
     pub short_id: String,
     pub plan_digest: String,
-    /// As in [`ApprovalRequest`].
+    /// See [`ApprovalRequest::content_digest`].
     pub content_digest: String,
     pub binding: String,
     pub preview: String,
@@ -91,8 +91,8 @@ pub struct ApprovalSummary {
 }
 
 impl ApprovalSummary {
-    /// Whether an approver who has read the one has read the other: the same agent wants the same
-    /// done in the same place. Only the conversation may be another.
+    /// Whether reading one approval means having read the other: the same agent wants the same done
+    /// in the same place. Only the conversation may differ.
     pub fn asks_the_same(&self, other: &Self) -> bool {
         self.content_digest == other.content_digest
             && self.binding == other.binding
@@ -103,7 +103,7 @@ impl ApprovalSummary {
     }
 }
 
-/// That a surface (a connection, a chat, a terminal) was sent the approval, or could not be.
+/// The state of an approval's delivery to a surface: a connection, a chat or a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub surface: String,
@@ -114,7 +114,7 @@ pub struct Delivery {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
-    /// It is on the disk to be sent.
+    /// The delivery is on the disk and waits to be sent.
     Queued,
     Sent,
     Failed,
@@ -142,21 +142,21 @@ impl FromSql for DeliveryState {
     }
 }
 
-/// That a run was about to be started; it is on the disk before the run is.
+/// The claim of a run that was about to start. It is on the disk before the run starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalClaim {
-    /// The approval's id, or an id of its own for a run under a grant.
+    /// The approval's id, or for a run under a grant an id of its own.
     pub id: String,
     pub approval_id: String,
     pub grant_id: Option<String>,
-    /// The digest of the plan, or of its content for a run under a grant.
+    /// The digest of the plan, or for a run under a grant the digest of its content.
     pub digest: String,
     pub agent: String,
     pub session_key: String,
     pub host: String,
     pub node: Option<String>,
-    /// Who claimed it, so that a process that starts can tell what it left behind from what
-    /// another one is doing.
+    /// The process that claimed the run. A starting process uses it to tell its own leftovers from
+    /// the runs of another process.
     pub claimer: String,
     pub claimed_at_ms: i64,
     pub state: ClaimState,
@@ -164,12 +164,12 @@ pub struct ApprovalClaim {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimState {
-    /// Running, about to, or left behind by a crash.
+    /// The run is in progress, is about to start, or was left behind by a crash.
     Unfinished,
     Finished {
         at_ms: i64,
         outcome: Box<RecordedOutcome>,
     },
-    /// It is unknown whether it ran. It is not run again.
+    /// It is unknown whether the run took place. It is not started again.
     Unknown { at_ms: i64 },
 }

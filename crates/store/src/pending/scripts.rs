@@ -1,5 +1,5 @@
-//! The content of the scripts that an approval binds, as it was pinned. Approvers read this and not
-//! what the path leads to by then.
+//! The content of the scripts that an approval binds, as it was pinned. Approvers read this
+//! content, and not what the path leads to by then.
 
 use rusqlite::params;
 
@@ -11,15 +11,15 @@ use crate::limits;
 /// A script with the content that is approved or denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedScript {
-    /// Canonical.
+    /// The canonical path.
     pub path: String,
-    /// The hash of the content, in hexadecimal. Readers check it.
+    /// The SHA-256 of the content, in hexadecimal. Readers must check it.
     pub sha256: String,
     pub content: Vec<u8>,
 }
 
 impl Store {
-    /// The scripts that were stored with an approval, by its whole id, in their order.
+    /// Returns the scripts that were stored with an approval, by its full id, in their order.
     pub fn pinned_scripts(&self, id: &str) -> Result<Vec<PinnedScript>, StoreError> {
         self.read(|sql| {
             sql.all(
@@ -39,7 +39,8 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Stores what an approval binds, in the change that creates it. What is too long is refused.
+    /// Stores the scripts that an approval binds, in the change that creates the approval. Values
+    /// that are too long are refused.
     pub fn keep_pinned_scripts(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! The writing connection, and the changes that its next commit takes along.
+//! The connection that writes, and the batch of changes that its next commit contains.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,24 +6,24 @@ use std::sync::{Arc, OnceLock};
 
 use rusqlite::Connection;
 
-/// The most changes in one commit, those that fail included: other processes want to write, too,
+/// The most changes in one commit, including those that fail. Other processes want to write too,
 /// and the first caller of a batch waits for the last one.
 pub(super) const MAX_BATCH_CHANGES: usize = 64;
 
-/// The most of them that callers wait for, so that deferred changes always have room.
+/// The most changes in a batch that callers wait for, so that deferred changes always have room.
 const MAX_BATCH_CALLERS: usize = 48;
 
-/// Changes that are committed together, and what became of all of them.
+/// Changes that are committed together, and the outcome of the whole batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WriteBatch(Arc<OnceLock<Result<(), BatchFailure>>>);
 
-/// Why nothing of a batch was written.
+/// The reason why nothing of a batch was written.
 #[derive(Debug)]
 pub(super) enum BatchFailure {
     NotCommitted(rusqlite::Error),
-    /// The database gave up the whole transaction because of one of its changes.
+    /// The database rolled back the whole transaction because of one of its changes.
     GivenUp,
-    /// The disk failed, so that nothing is written any more.
+    /// The disk failed, so nothing is written any more.
     NotOnDisk(String),
 }
 
@@ -33,7 +33,7 @@ impl WriteBatch {
         self.0.wait()
     }
 
-    /// Only the leader of a batch calls this, once.
+    /// Sets the outcome. Only the leader of a batch may call this, and only once.
     pub(super) fn finish(&self, outcome: Result<(), BatchFailure>) {
         let _ = self.0.set(outcome);
     }
@@ -50,20 +50,20 @@ pub(crate) struct WriterConnection {
 #[derive(Debug)]
 struct OpenBatch {
     batch: WriteBatch,
-    /// How many changes were made in it, also those that failed.
+    /// How many changes the batch contains, including those that failed.
     changes: usize,
-    /// How many rows the connection had changed before it.
+    /// How many rows the connection had changed before the batch began.
     rows_before: u64,
 }
 
 /// The batch that a change belongs to.
 pub(super) struct JoinedBatch {
     pub(super) batch: WriteBatch,
-    /// The change opened the batch, so its caller commits it.
+    /// Whether the change opened the batch, so that its caller must commit the batch.
     pub(super) is_leader: bool,
 }
 
-/// Why a change was not made. It left nothing behind.
+/// The reason why a change was not made. Such a change leaves nothing behind.
 pub(super) enum NotMade<E> {
     Database(rusqlite::Error),
     Failed(E),
@@ -82,8 +82,8 @@ impl WriterConnection {
         Self { connection, open }
     }
 
-    /// Makes a change in the open batch, or opens one. A panic is caught, since others wait for
-    /// the connection.
+    /// Makes a change in the open batch, or opens a batch. A panic is caught, because other callers
+    /// wait for the connection.
     pub(super) fn make_change<T, E>(
         &mut self,
         work: impl FnOnce(&Connection) -> Result<T, E>,
@@ -137,7 +137,7 @@ impl WriterConnection {
         }
     }
 
-    /// Does so if this is the open batch, and not the next one.
+    /// Rolls back this batch if it is still the open one. The next batch must not be rolled back.
     pub(super) fn roll_back_batch(&mut self, batch: &WriteBatch) {
         let open = self.open.as_ref();
         if open.is_some_and(|open| Arc::ptr_eq(&open.batch.0, &batch.0)) {
@@ -145,7 +145,7 @@ impl WriterConnection {
         }
     }
 
-    /// The database has no transaction any more: some errors end it.
+    /// Whether the database has ended the transaction by itself, as some errors make it do.
     fn is_given_up(&self) -> bool {
         self.connection.is_autocommit()
     }
@@ -167,7 +167,7 @@ impl WriterConnection {
         open.is_none_or(|open| open.changes < most && !self.is_given_up())
     }
 
-    /// Ends the open batch. It is not on the disk yet.
+    /// Commits the open batch. It is not on the disk yet when this returns.
     pub(super) fn commit(&mut self) -> Result<Committed, BatchFailure> {
         let open = self.open.take();
         let Some(open) = open.filter(|_| !self.is_given_up()) else {

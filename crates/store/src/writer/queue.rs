@@ -1,4 +1,4 @@
-//! What waits to be written: callers with their own changes, and deferred changes.
+//! The queue of the writer: waiting callers with their own changes, and deferred changes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,25 +8,25 @@ use rusqlite::Connection;
 
 use crate::error::StoreError;
 
-/// The most deferred changes that are queued. A caller that defers more has to wait.
+/// The most deferred changes in the queue. A caller that defers more must wait.
 pub(super) const MAX_DEFERRED: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
-    /// How many callers are about to take the connection in order to make their change.
+    /// How many callers wait for the connection to make their change.
     pub(super) callers: usize,
     deferred: VecDeque<QueuedChange>,
     /// The number of the next deferred change.
     pub(super) next_number: u64,
     /// Why the next deferred change could not be written, if it was tried already.
     pub(super) last_failure: Option<StoreError>,
-    /// A thread writes the deferred changes if no caller does so first.
+    /// Whether a thread writes the deferred changes if no caller does so first.
     pub(super) is_attended: bool,
 }
 
 type DeferredWork = Box<dyn Fn(&Connection) -> Result<(), StoreError> + Send>;
 
-/// A deferred change. It may be made several times, until one of them is written.
+/// A deferred change. It may be made several times, until it is written once.
 pub(super) struct QueuedChange {
     number: u64,
     work: DeferredWork,
@@ -45,7 +45,7 @@ impl QueuedChange {
         (self.work)(connection)
     }
 
-    /// Reports that the change will not be written. A panic of the report ends nothing else.
+    /// Reports that the change will not be written. A panic in the report has no further effect.
     pub(super) fn fail(self, error: &StoreError) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.failed)(error)));
     }
@@ -81,13 +81,13 @@ impl WriteQueue {
         self.deferred.pop_front()
     }
 
-    /// Whether a deferred change with a lower number than this one is queued.
+    /// Whether the queue holds a deferred change with a lower number than this.
     pub(super) fn has_deferred_before(&self, number: u64) -> bool {
         let next = self.deferred.front();
         next.is_some_and(|change| change.number < number)
     }
 
-    /// Takes out the deferred changes before this number.
+    /// Removes and returns the deferred changes with a lower number than this.
     pub(super) fn take_before(&mut self, number: u64) -> VecDeque<QueuedChange> {
         let end = self
             .deferred
@@ -96,8 +96,8 @@ impl WriteQueue {
         std::mem::replace(&mut self.deferred, rest)
     }
 
-    /// Queues changes again that could not be written, before all that came after them. The result
-    /// are those that there is no room for.
+    /// Puts changes that could not be written back at the front of the queue. Returns the changes
+    /// for which there is no room.
     pub(super) fn requeue(
         &mut self,
         changes: Vec<QueuedChange>,

@@ -15,7 +15,7 @@ pub struct ExecDetails {
     /// `approval-pending`, `running`, `completed` or `failed`.
     #[serde(deserialize_with = "or_default")]
     pub status: Option<String>,
-    /// The name of the node that runs the command; absent for a run at the gateway.
+    /// The name of the node that runs the command; absent or null for a run at the gateway.
     #[serde(deserialize_with = "or_default")]
     pub node: Option<String>,
     /// The background session, while the run lasts or more of its output is stored.
