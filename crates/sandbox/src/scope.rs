@@ -249,11 +249,14 @@ impl ScopeStore {
     /// Removes the scopes that were used longest ago, if there is no room for one more. Those with changes that
     /// wait for their owner stay, and so does work that lies elsewhere. The lock is held.
     fn make_room(&self, most: usize) -> io::Result<()> {
-        let (records, unusable) = self.list();
-        let mut excess = (records.len() + unusable.len() + 1).saturating_sub(most);
+        let is_scope =
+            |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let there = std::fs::read_dir(&self.root)?.flatten().filter(is_scope);
+        let mut excess = (there.count() + 1).saturating_sub(most);
         if excess == 0 {
             return Ok(());
         }
+        let (records, _) = self.list();
         let now = SystemTime::now();
         let idle = |id: &str| {
             let used = self.last_used(id)?;
