@@ -72,10 +72,13 @@ fn what_is_too_long_for_the_platform_is_cut_and_can_only_be_denied() {
 #[test]
 fn what_a_preview_changed_is_shown_whole_and_decided_in_chat() {
     let (chat, matrix) = chatting(&json!({}));
-    let work = chat.machine.work();
-    let body = json!({ "tool": "exec", "args": {
-        "command": "echo one-line >> log", "workdir": work, "effects": "preview",
-    } });
+    let spaces = chat
+        .machine
+        .root()
+        .join("home/.local/share/interlock/workspaces");
+    let log = spaces.join("main/log");
+    let arguments = json!({ "command": "echo one-line >> log", "effects": "preview" });
+    let body = json!({ "tool": "exec", "args": arguments });
     let bearer = format!("Bearer {}", chat.token);
     let headers = [
         ("Authorization", bearer.as_str()),
@@ -95,7 +98,7 @@ fn what_a_preview_changed_is_shown_whole_and_decided_in_chat() {
         for words in ["+one-line", "log", "allow-once"] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(!work.join("log").exists());
+        assert!(!log.exists());
         let pending = chat.machine.ok(&["approvals", "pending", "--json"]).json();
         let id = pending["approvals"][0]["id"].as_str().unwrap().to_owned();
         eventually("the seeds come", || {
@@ -105,6 +108,6 @@ fn what_a_preview_changed_is_shown_whole_and_decided_in_chat() {
         assert_eq!(chat.until_ended(&id).0, ending);
     }
     eventually("the second one is committed", || {
-        std::fs::read_to_string(work.join("log")).is_ok_and(|text| text == "one-line\n")
+        std::fs::read_to_string(&log).is_ok_and(|text| text == "one-line\n")
     });
 }

@@ -341,6 +341,10 @@ fn a_real_homeserver_shows_and_decides_approvals() {
     let event = synapse.prompt(&ada, &at, &chat.short_id(&restarted));
     chat.gateway.kill();
     synapse.react(&ada, &at, &event, "❌");
+    // More than one sync brings: the answer is the oldest of it.
+    for number in 0..120 {
+        synapse.say(&eve, &at, &format!("flood {number}"));
+    }
     chat.restart();
     assert_eq!(chat.until_ended(&restarted).0, "deny");
     eventually("it is edited", || {
@@ -348,6 +352,27 @@ fn a_real_homeserver_shows_and_decides_approvals() {
             .shown(&ada, &at, &escaped(&event))
             .starts_with("❌ Denied")
     });
+
+    // A program with the account's token shows another command in a prompt: nothing is allowed by it.
+    let (file, replaced) = chat.ask_marker("replaced");
+    let event = synapse.prompt(&ada, &at, &chat.short_id(&replaced));
+    let other = json!({ "msgtype": "m.text", "body": "* other",
+        "m.new_content": { "msgtype": "m.text", "body": "command   /usr/bin/true" },
+        "m.relates_to": { "rel_type": "m.replace", "event_id": event } });
+    synapse.send(&bot, &at, "m.room.message", &other);
+    synapse.react(&ada, &at, &event, "✅");
+    let words = "allow-once is refused: it was not shown whole here";
+    eventually("it is refused", || {
+        let all = synapse.messages(&ada, &at);
+        all.iter().any(|one| {
+            let body = one["content"]["body"].as_str().unwrap_or_default();
+            one["content"]["msgtype"] == "m.notice" && body.contains(words)
+        })
+    });
+    assert_eq!(chat.ending(&replaced), None);
+    synapse.react(&ada, &at, &event, "❌");
+    assert_eq!(chat.until_ended(&replaced).0, "deny");
+    assert!(!file.exists());
 
     // Away: decided elsewhere, edited when the server is back.
     let (_, away) = chat.ask_marker("away");

@@ -301,8 +301,7 @@ impl ServiceReply {
 
     /// What a status that is no success means. The words of the service are shown on one line.
     pub(crate) fn failure(&self, words: &str) -> ChatFailure {
-        let said = interlock_command::display::ShownLine::new(words);
-        let said: String = said.as_str().chars().take(120).collect();
+        let said = short_line(words);
         let why = match said.as_str() {
             "" => format!("answered with status {}", self.status),
             said => format!("answered with status {}: {said}", self.status),
@@ -317,6 +316,12 @@ impl ServiceReply {
             _ => ChatFailure::Refused(why),
         }
     }
+}
+
+/// The words of a service, for people: on one line, which has an end.
+pub(crate) fn short_line(words: &str) -> String {
+    let shown = interlock_command::display::ShownLine::new(words);
+    shown.as_str().chars().take(120).collect()
 }
 
 /// The text of an answer, in which a secret is masked.

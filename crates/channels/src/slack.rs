@@ -10,7 +10,7 @@ use crate::channel::{
     ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatUpdates, MessageEdit, MessageRef,
     NewMessage, ReadFrom,
 };
-use crate::http::{ServiceAccount, ServiceCall};
+use crate::http::{ServiceAccount, ServiceCall, short_line};
 use crate::message::ChatMessage;
 use crate::rhythm::until_beat;
 use crate::settings::AccountSetup;
@@ -88,9 +88,7 @@ async fn ask(account: &ServiceAccount, method: &str, body: &Value) -> Result<Val
             after: reply.retry_after.unwrap_or(Duration::from_secs(5)),
         },
         word => {
-            let shown = interlock_command::display::ShownLine::new(word);
-            let shown: String = shown.as_str().chars().take(120).collect();
-            let why = format!("Slack answers {shown}");
+            let why = format!("Slack answers {}", short_line(word));
             if PASSING.contains(&word) {
                 ChatFailure::Passing(why)
             } else {

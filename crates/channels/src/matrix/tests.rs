@@ -1,3 +1,4 @@
+use super::read::place_in;
 use super::*;
 use ChatTap::{AllowAlways, AllowOnce, Deny};
 
