@@ -39,7 +39,7 @@ async function relist(page, current) {
   const before = machines(page.main);
   for (const id of here?.wanted.view === "nodes" ? ["listed", "paired"] : []) {
     const [old, now] = [by(id), content.getElementById(id)];
-    if (!old || !now || old.innerHTML === now.innerHTML) continue;
+    if (!old || !now) continue;
     old.replaceWith(now);
     calls(page, now);
     renames(page, now);
