@@ -1,19 +1,23 @@
 //! What a sandboxed run costs, next to the same program without one and next to `bwrap` with the same view, in
 //! one run.
 //!
-//! `cargo bench -p interlock --bench sandbox [-- warm|first|mounts|tree|end]`
+//! `cargo bench -p interlock --bench sandbox [-- warm|first|mounts|tree|log|cow|commit|network|idle|end]`
 //!
 //! What is compared is measured in turns, so that a busy machine slows all of it down. `mounts` needs root.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use interlock_config::types::Sandbox;
 use interlock_engine::{AuthorizationKey, RunStatus};
+use interlock_patch::{EffectHashes, EffectSource, EffectTarget, ReservedPaths, commit_effect};
 use interlock_plan::{
     FsResolver, MountAccess, PlanShield, RunPlan, SandboxBackend, SandboxEffects, SandboxMount,
     SandboxPlan, executable_closure,
@@ -35,6 +39,11 @@ fn main() {
             ("first", Bench::first),
             ("mounts", Bench::many_mounts),
             ("tree", Bench::tree),
+            ("log", Bench::log),
+            ("cow", Bench::cow),
+            ("commit", Bench::commit),
+            ("network", Bench::network),
+            ("idle", Bench::idle),
             ("end", Bench::end),
         ],
     );
@@ -205,6 +214,164 @@ impl Bench {
         say("300 programs of one run", &times, &["enforce", "off"]);
     }
 
+    /// What it costs that each of 300 programs of one run is logged.
+    fn log(&self) {
+        let text = format!("i=0; while [ $i -lt 300 ]; do {TRUE}; i=$((i+1)); done");
+        let plain = testkit::plans::shell_plan("/bin/sh", &[], &text, &self.work);
+        let sandbox = |settings| self.sandbox(settings, "agent:main:main");
+        let open = Self::inside(&plain, sandbox(r#"{ "workspaceAccess": "rw" }"#));
+        let logged = sandbox(r#"{ "workspaceAccess": "rw", "tree": "log" }"#);
+        let logged = Self::inside(&plain, logged);
+        let mut works: [&mut dyn FnMut(); 2] = [&mut || drop(self.run(&logged)), &mut || {
+            drop(self.run(&open))
+        }];
+        let times = in_turns(12, &mut works);
+        say("300 programs of one run", &times, &["log", "off"]);
+    }
+
+    /// What it costs that the workspace of a run is under a layer. Beside it a run whose sandbox is made at its
+    /// start as well.
+    fn cow(&self) {
+        let plain = testkit::plans::plan(TRUE, &self.work);
+        let sandbox = |settings| self.sandbox(settings, "agent:main:main");
+        let layered = Self::inside(&plain, sandbox(r#"{ "workspaceAccess": "cow" }"#));
+        let direct = sandbox(r#"{ "workspaceAccess": "rw", "tree": "log" }"#);
+        let direct = Self::inside(&plain, direct);
+        let mut works: [&mut dyn FnMut(); 2] = [&mut || drop(self.run(&layered)), &mut || {
+            drop(self.run(&direct))
+        }];
+        let times = in_turns(30, &mut works);
+        say("run of true", &times, &["with an overlay", "without"]);
+    }
+
+    /// 500 changed files and a new tree of 5,000, as an overlay keeps them.
+    fn commit(&self) {
+        let mut times = Vec::new();
+        for round in 0..6 {
+            let place = self.root.path().join(format!("commit-{round}"));
+            let [work, upper, journal_dir] =
+                ["work", "upper", "journal"].map(|name| place.join(name));
+            for directory in [&work, &upper, &journal_dir] {
+                fs::create_dir_all(directory).unwrap();
+                fs::set_permissions(directory, PermissionsExt::from_mode(0o700)).unwrap();
+            }
+            for number in 0..500 {
+                fs::write(work.join(number.to_string()), "before").unwrap();
+            }
+            let root = fs::canonicalize(&work).unwrap();
+            let found = fs::metadata(&root).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            for number in 0..500 {
+                fs::write(upper.join(number.to_string()), format!("after {number}")).unwrap();
+            }
+            for number in 0..5_000 {
+                let directory = upper.join(format!("new/{}", number % 50));
+                fs::create_dir_all(&directory).unwrap();
+                fs::write(directory.join(number.to_string()), "new").unwrap();
+            }
+            // As the upper half of a mount has it: nothing of the workspace is below the new tree.
+            let opaque = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(upper.join("new"), "user.overlay.opaque", b"y", opaque).unwrap();
+            let source = EffectSource {
+                upper,
+                committed: place.join("committed"),
+                root,
+                device: found.dev(),
+                inode: found.ino(),
+                started_ns: i64::try_from(started.as_nanos()).unwrap(),
+                clock_ahead_ns: i64::MIN / 2,
+                owner: None,
+            };
+            let target = EffectTarget {
+                journal_dir,
+                reserved: ReservedPaths::default(),
+            };
+            let began = Instant::now();
+            let judged = commit_effect(&source, &target, EffectHashes::None, |_| {
+                ControlFlow::<()>::Continue(())
+            });
+            assert!(judged.unwrap().is_continue());
+            times.push(began.elapsed());
+            assert!(work.join("new/7/7").exists());
+        }
+        times.sort();
+        println!(
+            "commit of 500 files and a tree of 5,000: {:.1?}, at most {:.1?}",
+            times[3], times[5]
+        );
+    }
+
+    /// Bytes and connections through the proxy, beside the host's own loopback.
+    fn network(&self) {
+        let server = ByteServer::start();
+        let port = server.port();
+        let text = |host: &str| {
+            NETWORK
+                .replace("HOST", host)
+                .replace("PORT", &port.to_string())
+        };
+        let allow = format!(
+            r#"{{ "workspaceAccess": "rw", "network": {{ "allow": ["host.internal:{port}"], "ask": false }} }}"#
+        );
+        let sandbox = self.sandbox(&allow, "agent:main:main");
+        let plan = |text: &str| testkit::plans::shell_plan("/bin/sh", &[], text, &self.work);
+        let inside = Self::inside(&plan(&text("host.internal")), sandbox);
+        let outside = plan(&text("127.0.0.1"));
+        let mut found: [Vec<(f64, f64)>; 2] = [Vec::new(), Vec::new()];
+        for _ in 0..5 {
+            for (plan, found) in [&inside, &outside].into_iter().zip(&mut found) {
+                let said = self.run(plan);
+                let (rate, connect) = said
+                    .trim()
+                    .split_once(' ')
+                    .unwrap_or_else(|| panic!("{said}"));
+                found.push((rate.parse().unwrap(), connect.parse().unwrap()));
+            }
+        }
+        let middle = |found: &[(f64, f64)]| {
+            let (mut rates, mut connects): (Vec<f64>, Vec<f64>) = found.iter().copied().unzip();
+            rates.sort_by(f64::total_cmp);
+            connects.sort_by(f64::total_cmp);
+            (rates[rates.len() / 2], connects[connects.len() / 2])
+        };
+        let ((inside, to_inside), (outside, to_outside)) = (middle(&found[0]), middle(&found[1]));
+        println!(
+            "proxied transfer: {inside:.0} of {outside:.0} MB/s ({:.2}); connect and a byte: {to_inside:.2} ms beside {to_outside:.2} ms",
+            inside / outside
+        );
+    }
+
+    /// What a scope costs in which nothing runs.
+    fn idle(&self) {
+        let plain = testkit::plans::plan(TRUE, &self.work);
+        let sandbox = self.sandbox(r#"{ "workspaceAccess": "rw" }"#, "agent:main:main");
+        self.run(&Self::inside(&plain, sandbox));
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let own_keeper = processes.map(|entry| entry.path()).find(|process| {
+            let words = fs::read_to_string(process.join("cmdline")).unwrap_or_default();
+            let parent = fs::read_to_string(process.join("status")).unwrap_or_default();
+            words.contains("sandbox-keeper") && is_of(&parent, &self.client)
+        });
+        let keeper = own_keeper.expect("a scope has a keeper");
+        let number = |file: &str, key: &str| -> u64 {
+            let text = fs::read_to_string(keeper.join(file)).unwrap();
+            let found = text.lines().filter_map(|line| line.strip_prefix(key));
+            let words =
+                found.filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+            words.sum()
+        };
+        let switches = || number("status", "voluntary_ctxt_switches:");
+        let before = switches();
+        std::thread::sleep(Duration::from_secs(5));
+        let own =
+            number("smaps_rollup", "Private_Clean:") + number("smaps_rollup", "Private_Dirty:");
+        println!(
+            "idle scope: {own} KiB of its own, {} wake-ups in 5 s",
+            switches() - before
+        );
+    }
+
     /// From the end of the first process to the result, with 500 more that are left.
     fn end(&self) {
         let text = "i=0; while [ $i -lt 500 ]; do sleep 600 & i=$((i+1)); done; exec date +%s%N";
@@ -225,6 +392,65 @@ impl Bench {
             times[5], times[9]
         );
     }
+}
+
+/// Takes 256 MiB, and then connects 200 times for a byte: MB/s, and the median of milliseconds.
+const NETWORK: &str = r#"python3 -c '
+import socket, time
+def get(word, size):
+    s = socket.create_connection(("HOST", PORT)); s.sendall(word); left = size
+    while left > 0:
+        left -= len(s.recv(1 << 20))
+    s.close()
+get(b"b", 1)
+began = time.perf_counter(); get(b"m", 256 << 20); took = time.perf_counter() - began
+all = []
+for _ in range(200):
+    began = time.perf_counter(); get(b"b", 1); all.append(time.perf_counter() - began)
+print(256 * 1.048576 / took, sorted(all)[100] * 1000)
+'"#;
+
+/// Answers `b` with a byte and `m` with 256 MiB, on a loopback port.
+struct ByteServer(u16);
+
+impl ByteServer {
+    fn start() -> Self {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                std::thread::spawn(move || Self::answer(stream));
+            }
+        });
+        Self(port)
+    }
+
+    fn port(&self) -> u16 {
+        self.0
+    }
+
+    fn answer(mut stream: std::net::TcpStream) -> std::io::Result<()> {
+        const CHUNK: usize = 1 << 20;
+        let mut word = [0];
+        stream.read_exact(&mut word)?;
+        if word == *b"b" {
+            return stream.write_all(b"x");
+        }
+        let chunk = vec![b'x'; CHUNK];
+        (0..256).try_for_each(|_| stream.write_all(&chunk))
+    }
+}
+
+/// Whether a process was started by the supervisor of this benchmark.
+fn is_of(status: &str, client: &SupervisorClient) -> bool {
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    let parent: i64 = parent
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(-1);
+    client
+        .supervisors()
+        .iter()
+        .any(|own| i64::from(own.pid) == parent)
 }
 
 /// Nothing is left of it.

@@ -15,7 +15,7 @@ fn configure(site: &Site, root: &Path, more: &str) {
 #[test]
 fn scopes_lie_where_the_owner_says_and_are_hidden() {
     everywhere("mode: 'all'", |site| {
-        let root = site.machine.root().join("boxes");
+        let root = site.home().join("boxes");
         configure(site, &root, "");
         assert_eq!(
             site.says("echo kept > $HOME/note; echo x > scratch; cat $HOME/note"),
@@ -75,10 +75,7 @@ fn scopes_lie_where_the_owner_says_and_are_hidden() {
 #[test]
 fn a_changed_directory_leaves_no_scope_behind() {
     everywhere("mode: 'all'", |site| {
-        let (one, two) = (
-            site.machine.root().join("one"),
-            site.machine.root().join("two"),
-        );
+        let (one, two) = (site.home().join("one"), site.home().join("two"));
         for root in [&one, &two] {
             configure(site, root, "");
             site.says("true");
@@ -109,9 +106,9 @@ fn a_changed_directory_leaves_no_scope_behind() {
 #[test]
 fn an_unsafe_directory_is_refused_and_nothing_runs() {
     everywhere("mode: 'all', workspaceAccess: 'rw'", |site| {
-        let open = site.machine.root().join("open");
+        let open = site.home().join("open");
         site.host(&["/usr/bin/mkdir", "-m", "755", open.to_str().unwrap()]);
-        let link = site.machine.root().join("link");
+        let link = site.home().join("link");
         site.host(&["/usr/bin/ln", "-s", "/etc", link.to_str().unwrap()]);
         let work = site.work();
         for (root, why) in [

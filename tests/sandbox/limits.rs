@@ -253,6 +253,33 @@ fn a_run_that_would_fill_the_disk_of_the_host_is_ended() {
     });
 }
 
+/// Nor does one leave it without files that could be made: the host's own programs would fail as on a full disk.
+#[test]
+fn a_run_that_would_use_up_the_files_of_a_disk_is_ended() {
+    const FILES: u64 = 4_000;
+    let slowly = "i=0; while : > f$i; do i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.01; done; echo full > note";
+    everywhere(USUAL, |site| {
+        let Some(disk) = SmallDisk::over(&site.work(), 64) else {
+            return;
+        };
+        let work = site.work();
+        let counted = std::process::Command::new("/usr/bin/mount")
+            .args([
+                "-o",
+                &format!("remount,nr_inodes={FILES}"),
+                work.to_str().unwrap(),
+            ])
+            .status();
+        assert!(counted.unwrap().success());
+        let result = site.result(slowly);
+        assert_eq!(result["limit"]["limit"], "disk", "{result:#}");
+        let left = rustix::fs::statvfs(&work).unwrap().f_favail;
+        assert!(left > FILES / 8, "{left}");
+        assert!(!work.join("note").exists(), "it never saw a full disk");
+        drop(disk);
+    });
+}
+
 /// P24: output, to the byte.
 #[test]
 fn a_run_that_writes_too_much_is_ended() {

@@ -320,3 +320,25 @@ fn descends(mut pid: i32, from: &[i32]) -> bool {
     }
     false
 }
+
+/// Directories that a run nested deeper than any path reaches do not keep its scope, nor the layer of a run,
+/// from being removed.
+#[test]
+fn a_tree_of_any_depth_is_removed_with_its_scope() {
+    const DEEP: &str =
+        "perl -e 'for (1..5000) { mkdir \"d\" or die; chdir \"d\" or die } print \"made\\n\"'";
+    everywhere("mode: 'all', workspaceAccess: 'cow'", |site| {
+        let made = site.says(&format!("cd $HOME; {DEEP}; cd /tmp; {DEEP}"));
+        assert_eq!(made, "made\nmade\n");
+        let run = site.inside(DEEP);
+        assert!(run.stderr.contains("nothing was committed"), "{run:#?}");
+        assert!(run.stderr.len() < 1_000, "{}", run.stderr);
+        let listed = site.machine.ok(&["sandbox", "list"]).stdout;
+        assert!(listed.len() < 2_000, "{listed}");
+        let ended = site.machine.run(&["sandbox", "recreate", "--all"]);
+        assert_eq!(ended.code, 0, "{ended:#?}");
+        let left = site.machine.ok(&["sandbox", "list", "--json"]).json();
+        assert_eq!(left["scopes"].as_array().map(Vec::len), Some(0), "{left:#}");
+        assert_eq!(site.says("echo again"), "again\n");
+    });
+}

@@ -23,6 +23,10 @@ use crate::tree::{Directory, DirectoryTree, ResolveError};
 /// How far the clock may seem to be set back before its times count for nothing.
 const CLOCK_TOLERANCE_NS: i64 = 1_000_000_000;
 
+/// The longest path below a workspace. A run can nest directories deeper than any path of a program reaches,
+/// and the workspace's own path comes in front.
+const MOST_PATH_BYTES: usize = 3_000;
+
 /// Compares a layer with its workspace. The caller holds the lock of the workspace, or only wants to show
 /// the effect.
 pub(crate) fn scan(
@@ -389,6 +393,13 @@ impl EffectScan<'_> {
     }
 
     fn push(&mut self, path: EffectPath) -> Result<(), EffectError> {
+        let length = path.path.as_os_str().len();
+        if length > MOST_PATH_BYTES {
+            return Err(EffectError::TooLarge {
+                what: format!("a path of {length} bytes"),
+                limit: format!("{MOST_PATH_BYTES} bytes"),
+            });
+        }
         if self.effect.paths.len() >= MAX_EFFECT_PATHS {
             return Err(EffectError::TooLarge {
                 what: format!("more than {MAX_EFFECT_PATHS} paths"),

@@ -10,7 +10,8 @@ use interlock_plan::LayerRecord;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::scope::{ScopeStore, open_up};
+use crate::removal::remove_tree;
+use crate::scope::ScopeStore;
 
 /// The name of the directory in that of a scope.
 pub(crate) const LAYERS: &str = "layers";
@@ -185,8 +186,7 @@ fn remove(directory: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    open_up(directory);
-    std::fs::remove_dir_all(directory)
+    remove_tree(directory)
 }
 
 fn lock(directory: &Path, patience: Duration) -> io::Result<Option<OwnedFd>> {

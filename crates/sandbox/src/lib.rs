@@ -2,7 +2,7 @@
 //! [`SandboxPlan`](interlock_plan::SandboxPlan).
 //!
 //! Read `standing` (whether a conversation is sandboxed), `scope` (what shares a sandbox, and its
-//! directories; `elsewhere`: below another directory), `upkeep` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
+//! directories; `elsewhere`: below another directory), `upkeep` and `removal` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
 //! sees, step by step), `layers` (what runs changed under `cow`), `probe` (whether the promises hold), `denials` (what a run was denied).
 //! `container` drives the engines of containers, and `ssh` reaches other machines. Nothing here starts a process for a caller; the engine sets up what the value says.
 
@@ -17,6 +17,7 @@ mod hidden;
 mod layers;
 mod network;
 mod probe;
+mod removal;
 mod scope;
 mod ssh;
 mod standing;

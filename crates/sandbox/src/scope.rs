@@ -21,6 +21,7 @@ use crate::container::{ContainerRecord, containers_of, remove_container};
 use crate::elsewhere::{link_scope, other_roots, scope_directory};
 use crate::error::SandboxError;
 use crate::layers::LAYERS;
+use crate::removal::remove_tree;
 use crate::ssh::{is_far, remove_far_side};
 
 /// Below the state directory.
@@ -289,7 +290,9 @@ impl ScopeStore {
     /// The smallest id that no scope has. The lock is held.
     fn free_host_id(&self) -> io::Result<u32> {
         let (records, unusable) = self.list();
-        if let Some(scope) = unusable.first() {
+        // Of one whose directory elsewhere is gone, nothing is left that has its id.
+        let is_there = |scope: &&UnusableScope| self.directory(&scope.id).exists();
+        if let Some(scope) = unusable.iter().find(is_there) {
             // Its id is not known, and must not be given to another one.
             return Err(io::Error::other(format!(
                 "{}: {}; remove it with `interlock sandbox recreate --all`",
@@ -384,36 +387,13 @@ impl ScopeStore {
         }
         // The record goes last: a scope whose removal was interrupted is still listed.
         for name in [HOME, SCRATCH, LAYERS, CACHES, USED] {
-            let path = directory.join(name);
-            let removed = match std::fs::symlink_metadata(&path) {
-                Ok(metadata) if metadata.is_dir() => {
-                    open_up(&path);
-                    std::fs::remove_dir_all(&path)
-                }
-                Ok(_) => std::fs::remove_file(&path),
-                Err(_) => Ok(()),
-            };
-            removed?;
+            remove_tree(&directory.join(name))?;
         }
-        std::fs::remove_dir_all(&directory)?;
+        remove_tree(&directory)?;
         if is_link {
             std::fs::remove_file(&entry)?;
         }
         Ok(true)
-    }
-}
-
-/// Runs may have taken the owner's own rights from their directories.
-pub(crate) fn open_up(directory: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    let _ = std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
     }
 }
 

@@ -11,6 +11,10 @@ use rustix::fs::{Mode, OFlags};
 /// A file system in memory with less room than this is full: no usual write fits.
 const FULL_BYTES: u64 = 16 * 1024;
 
+/// So many more files can always be made on a host's file system, or half of what could be when the run began:
+/// a run makes some 100,000 of them in a second, and without any the host's own programs fail.
+const KEEP_FILES: u64 = 100_000;
+
 /// The file systems of one run.
 #[derive(Debug)]
 pub struct RunSpace {
@@ -28,6 +32,8 @@ struct HostDisk {
     place: OwnedFd,
     /// So much stays free.
     keep_free: u64,
+    /// So many more files can be made; 0 where the file system does not count them.
+    keep_files: u64,
 }
 
 /// One look at them.
@@ -82,7 +88,9 @@ impl RunSpace {
             look.is_tmp_full |= free < FULL_BYTES || !has_files;
         }
         let disks = self.disks.iter().filter_map(|disk| {
-            let free = free_bytes(&disk.place)?;
+            let (free, files) = free_room(&disk.place)?;
+            // Without files that can be made there is no room either.
+            let free = if files < disk.keep_files { 0 } else { free };
             Some((disk.keep_free, free))
         });
         look.disk = disks.min_by_key(|(keep, free)| i128::from(*free) - i128::from(*keep));
@@ -90,9 +98,11 @@ impl RunSpace {
     }
 }
 
-fn free_bytes(place: &OwnedFd) -> Option<u64> {
+/// The bytes that are free, and how many files can be made.
+fn free_room(place: &OwnedFd) -> Option<(u64, u64)> {
     let found = rustix::fs::fstatvfs(place).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
+    let bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    Some((bytes, found.f_favail))
 }
 
 /// The file systems of the host that a run can write to. On a small one less stays free than the owner says:
@@ -108,12 +118,13 @@ fn host_disks(plan: &SandboxPlan, keep_free: u64) -> Vec<HostDisk> {
         let Some((device, place)) = open(&path) else {
             continue;
         };
-        let Some(free) = free_bytes(&place).filter(|_| devices.insert(device)) else {
+        let Some((free, files)) = free_room(&place).filter(|_| devices.insert(device)) else {
             continue;
         };
         disks.push(HostDisk {
             place,
             keep_free: keep_free.min(free / 2),
+            keep_files: KEEP_FILES.min(files / 2),
         });
     }
     disks
