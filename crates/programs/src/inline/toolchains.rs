@@ -248,7 +248,7 @@ fn go_subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHi
         && let Some(index) = fetched_go_package(call.argv, at + 1)
     {
         let reason = "fetches a package, whatever go.mod says, and runs it";
-        hits.push(call.hit("go run PACKAGE@VERSION", HitKind::LoadsCode, index, reason));
+        hits.push(call.hit("run PACKAGE@VERSION", HitKind::LoadsCode, index, reason));
     }
     if call.argv[at] == "env" && own.has(&["-w", "--w"]) {
         let reason = "stores settings that can name programs";
