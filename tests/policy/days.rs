@@ -1,4 +1,4 @@
-//! Four days of an agent's work, as data: under the default policy everything in them can at least be
+//! Eight days of an agent's work, as data: under the default policy everything in them can at least be
 //! approved. The table of what runs, what is asked and what is refused is printed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -27,6 +27,11 @@ const LEAST_RUN: &[(&str, [usize; 3])] = &[
     ("day-2", [8, 40, 48]),
     ("day-3", [15, 40, 48]),
     ("day-4", [15, 30, 40]),
+    // C++ and git; Java, .NET, PHP and Ruby; data and servers; a JavaScript monorepo and reviews.
+    ("day-5", [0, 0, 0]),
+    ("day-6", [0, 0, 0]),
+    ("day-7", [0, 0, 0]),
+    ("day-8", [0, 0, 0]),
 ];
 
 /// Commands that are text or hold code, for which no suggestion is made.
@@ -52,51 +57,97 @@ const NEVER_UNASKED: &[&str] = &[
 
 /// Programs of the days that need not be installed; none of them is started here.
 const PROGRAMS: &[&str] = &[
+    "ansible-inventory",
+    "ansible-lint",
     "ansible-playbook",
     "awk",
     "bundle",
     "cargo",
+    "clang-format",
+    "clang-tidy",
+    "cmake",
+    "column",
+    "composer",
+    "cppcheck",
+    "crontab",
+    "ctest",
     "curl",
+    "dmesg",
     "docker",
+    "dotnet",
+    "doxygen",
+    "duckdb",
     "file",
     "find",
+    "gcc",
+    "gdb",
     "gem",
     "gh",
     "git",
     "go",
     "gofmt",
     "golangci-lint",
+    "gunzip",
     "helm",
+    "hexdump",
+    "jar",
     "java",
     "javac",
+    "journalctl",
     "jq",
+    "jupyter",
     "kubectl",
+    "less",
     "lsof",
     "make",
     "mvn",
+    "ninja",
+    "nm",
     "node",
     "npm",
     "npx",
     "openssl",
+    "perf",
+    "php",
+    "ping",
     "pip",
+    "pkg-config",
     "pkill",
+    "pnpm",
     "pre-commit",
     "ps",
     "psql",
     "pytest",
     "python",
     "python3",
+    "rake",
     "rg",
     "rubocop",
     "ruby",
     "rustc",
     "sed",
+    "shuf",
+    "sqlite3",
+    "ss",
     "ssh-keygen",
+    "strings",
+    "sudo",
+    "systemctl",
     "tar",
+    "tee",
     "terraform",
+    "tflint",
+    "top",
     "tree",
+    "unzip",
+    "uptime",
     "uv",
+    "valgrind",
+    "who",
     "xargs",
+    "xxd",
+    "yarn",
+    "zcat",
 ];
 
 /// What a developer would have there.
@@ -166,9 +217,39 @@ const FILES: &[(&str, &str)] = &[
     ("frontend/src/api/projects.ts", ""),
     ("frontend/src/components/ProjectList.tsx", ""),
     ("frontend/src/components/ProjectList.test.tsx", ""),
+    ("CMakeLists.txt", "project(day)\n"),
+    ("src/parser.cpp", ""),
+    ("include/parser.h", ""),
+    ("build.gradle.kts", ""),
+    ("composer.json", "{}\n"),
+    ("src/Kernel.php", ""),
+    ("artisan", "<?php\n"),
+    ("day.sln", ""),
+    ("src/Api/Api.csproj", "<Project/>\n"),
+    ("scripts/load.py", "print(1)\n"),
+    ("scripts/seed.ts", ""),
+    ("scripts/gen.mjs", ""),
+    ("apps/web/package.json", "{\"name\": \"@acme/web\"}\n"),
+    ("apps/web/next.config.js", ""),
 ];
 
-const SCRIPTS: &[&str] = &["script.sh", "service/gradlew", "mvnw", "bin/rails"];
+const SCRIPTS: &[&str] = &[
+    "script.sh",
+    "service/gradlew",
+    "gradlew",
+    "mvnw",
+    "bin/rails",
+    "bin/console",
+    "vendor/bin/phpunit",
+    "vendor/bin/phpstan",
+    "vendor/bin/php-cs-fixer",
+    "run_tests.sh",
+    "scripts/run.sh",
+    ".venv/bin/python",
+    ".venv/bin/pip",
+    "build/bench",
+    "build/tests/parser_tests",
+];
 
 fn workspace() -> Machine {
     let machine = Machine::new();
@@ -249,7 +330,7 @@ fn measure(machine: &Machine, name: &str) -> Tally {
 }
 
 #[test]
-fn everything_of_four_days_can_be_approved_by_default() {
+fn everything_of_eight_days_can_be_approved_by_default() {
     let mut table =
         String::from("| day | policy | run | ask | refused |\n| --- | --- | --- | --- | --- |\n");
     let mut refused = Vec::new();

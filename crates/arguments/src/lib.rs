@@ -47,6 +47,7 @@ pub use tools::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use interlock_config::Host;
 use interlock_policy::quote;
@@ -260,10 +261,27 @@ pub enum CliCommand {
     Version,
 }
 
+/// A command that is judged or run stands behind `--`, which a newcomer does not know.
+fn with_command_tip(mut error: clap::Error, subcommand: &str) -> clap::Error {
+    let is_word = matches!(
+        error.get(ContextKind::InvalidArg),
+        Some(ContextValue::String(word)) if !word.starts_with('-')
+    );
+    if matches!(subcommand, "exec" | "explain") && is_word {
+        let tip = format!("put the command behind `--`: interlock {subcommand} -- 'git status'");
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
 impl Arguments {
     /// Parses the command line. Wrong usage ends the process.
     pub fn read() -> Self {
-        let matches = Self::command().get_matches();
+        let matches = Self::command().try_get_matches().unwrap_or_else(|error| {
+            let first = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+            with_command_tip(error, first.as_deref().unwrap_or_default()).exit()
+        });
         let mut arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         if let Some(row) = reach::of_matches(&matches) {
             arguments.state.reach = row.reach;
@@ -539,4 +557,27 @@ pub enum PresetArgument {
     Yolo,
     Cautious,
     DenyAll,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_command_without_dashes_is_told_where_it_belongs() {
+        let told = |words: &[&str]| {
+            let error = Arguments::command()
+                .try_get_matches_from(words)
+                .unwrap_err();
+            let subcommand = words.get(1).copied().unwrap_or_default();
+            with_command_tip(error, subcommand).to_string()
+        };
+        let tip = "tip: put the command behind `--`: interlock explain -- 'git status'";
+        assert!(told(&["interlock", "explain", "git status"]).contains(tip));
+        assert!(told(&["interlock", "exec", "ls", "-la"]).contains("interlock exec -- "));
+        assert!(!told(&["interlock", "exec", "--agnt", "a", "--", "ls"]).contains("behind"));
+        assert!(!told(&["interlock", "status", "x"]).contains("behind"));
+    }
 }

@@ -17,12 +17,14 @@ mod script_line;
 use interlock_programs::builtins::{ShellWord, shell_word};
 use interlock_programs::names::program_name;
 use interlock_programs::{
-    DYNAMIC, Dispatch, Executable, Lookup, Missing, Multiplexer, Resolver, ShellCall, dispatch,
-    is_dispatch_wrapper, is_shell, multiplexer, reads_only_stdin, shell_call, starts_others,
+    DYNAMIC, Dispatch, Executable, Lookup, Missing, Multiplexer, Resolver, ShellCall,
+    StartedCommand, dispatch, is_dispatch_wrapper, is_shell, multiplexer, reads_only_stdin,
+    shell_call, started_command, starts_others,
 };
 
 use interlock_command::{
-    Analysis, Argv, Closed, Command, Program, SeenCommand, Shape, Sight, Source, started_by,
+    Analysis, Argv, Closed, Command, Program, SeenCommand, Shape, Sight, Source, seen_behind,
+    started_by,
 };
 pub use kind::{Binding, BindingKind, BoundFile, BoundRole, ProjectRun, ProjectScope, Unbound};
 use program::{Binder, ProgramStdin};
@@ -125,6 +127,14 @@ impl Binder<'_> {
                 options,
                 file,
             } => script(name, shell, file, words_in_front(command) + options.len()),
+            Program::Closed {
+                reason: Closed::Wrapper,
+                ..
+            } if started_command(&command.argv).is_some() => {
+                let offset = words_in_front(command);
+                let own = self.argv(&command.argv, None, &command.cwd, offset);
+                own.and(self.started(&command.argv, &command.cwd))
+            }
             Program::Closed { reason, .. } => match reason {
                 Closed::ShellText(odd) => Binding::new(
                     BindingKind::Text,
@@ -147,6 +157,11 @@ impl Binder<'_> {
     /// The binding of commands that `find -exec`, `xargs` and similar programs start.
     fn started(&self, argv: &Argv, cwd: &str) -> Binding {
         let name = program_name(&argv[0]);
+        match started_command(argv) {
+            Some(StartedCommand::Nothing) => return Binding::native(),
+            Some(StartedCommand::At(index)) => return self.behind_starter(&name, argv, index, cwd),
+            None => {}
+        }
         if !matches!(
             &*name,
             "find" | "gfind" | "fd" | "fdfind" | "xargs" | "gxargs"
@@ -157,6 +172,21 @@ impl Binder<'_> {
         let mut all = match sight.unbindable {
             Some(reason) => Binding::unbound(&name, None, "commands that can be seen", reason),
             None => Binding::native(),
+        };
+        for seen in &sight.commands {
+            all = all.and(self.seen(seen, seen.cwd.as_deref()));
+        }
+        all
+    }
+
+    /// The binding of the command that an opaque program names in its own arguments. An approver sees
+    /// all of it, and nothing of it is ever stored.
+    fn behind_starter(&self, name: &str, argv: &Argv, index: usize, cwd: &str) -> Binding {
+        let sight = seen_behind(argv.tail(index), cwd);
+        let found = format!("`{name}` starts `{}`", argv[index]);
+        let mut all = match sight.unbindable {
+            Some(reason) => Binding::unbound(name, None, "commands that can be seen", reason),
+            None => Binding::new(BindingKind::Text, found),
         };
         for seen in &sight.commands {
             all = all.and(self.seen(seen, seen.cwd.as_deref()));

@@ -6,7 +6,7 @@ use interlock_programs::names::program_name;
 use interlock_programs::{
     Dispatch, Executable, FileKind, Inner, Lookup, MAX_WRAPPERS, Missing, Multiplexer, Resolver,
     ShellCall, dispatch, in_trusted_dir, is_shell, join, multiplexer, opaque_reason, shell_call,
-    starts_others, trusted_dirs,
+    started_command, starts_others, trusted_dirs,
 };
 
 use super::NO_SHAPE;
@@ -91,8 +91,10 @@ impl<'a> Binder<'a> {
             let found = "programs that start programs, too many of them";
             return Binding::unbound(name, lookup.found(), NO_SHAPE, found);
         }
-        // The command that `xargs` starts is in its arguments, and is bound separately.
-        let shows_command = level == 0 && names_xargs(name) && xargs_command(argv).is_some();
+        // The command that `xargs` or `sudo` starts is in its arguments, and is bound separately.
+        let shows_command = level == 0
+            && (started_command(argv).is_some()
+                || names_xargs(name) && xargs_command(argv).is_some());
         if let Some(reason) = opaque_reason(name).filter(|_| !shows_command) {
             let found = format!("it {reason}");
             return Binding::unbound(name, lookup.found(), NO_SHAPE, found);

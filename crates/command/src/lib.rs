@@ -21,8 +21,8 @@ mod span;
 
 pub use analysis::{
     Analysis, Closed, Command, CommandNode, Host, InputError, MAX_TEXT_BYTES, NodePipeline,
-    NodeStage, Program, SeenCommand, Shape, Sight, Source, WrapperLayer, analyse, started_by,
-    xargs_command,
+    NodeStage, Program, SeenCommand, Shape, Sight, Source, WrapperLayer, analyse, seen_behind,
+    started_by, xargs_command,
 };
 pub use argv::Argv;
 pub use describe::{Description, describe};

@@ -47,7 +47,8 @@ const WORD: &str = "^version$";
 /// The subcommands of git that only read.
 const GIT: &str = "^((--no-pager|-P|-C [^ ]+|-c [^ ]+) )*(status|diff|log|show|branch|rev-parse|ls-files|blame|remote|tag|\
      describe|ls-tree|cat-file|merge-base|rev-list|shortlog|reflog|show-ref|for-each-ref|name-rev|check-ignore|grep|\
-     config|symbolic-ref|count-objects|diff-tree|cherry|stash list|stash show|--version)( |$)";
+     config|symbolic-ref|count-objects|diff-tree|cherry|range-diff|show-branch|whatchanged|annotate|stash list|stash show|\
+     --version)( |$)";
 
 /// Every program of the base, in the order in which it is shown.
 pub const BASE_PROGRAMS: &[BaseProgram] = &[
@@ -78,6 +79,8 @@ pub const BASE_PROGRAMS: &[BaseProgram] = &[
     program("printf", "print words"),
     program("sort", "sort lines; no -o, no helper program"),
     program("uniq", "leave out repeated lines; no output file"),
+    program("shuf", "put lines in another order; no output file"),
+    program("bc", "compute"),
     program("cut", "show parts of lines"),
     program("paste", "put lines of files side by side"),
     program("comm", "compare sorted files"),
@@ -263,6 +266,6 @@ mod tests {
         }
         let versions = BASE_PROGRAMS.iter().filter(|one| one.only_version);
         assert_eq!(versions.count(), listed.len());
-        assert_eq!((BASE_PROGRAMS.len(), listed.len()), (86, 23));
+        assert_eq!((BASE_PROGRAMS.len(), listed.len()), (88, 23));
     }
 }

@@ -112,7 +112,16 @@ impl DenyRules {
                     return DenyFinding::Denied(rule.denied(&seen.argv));
                 }
                 let may_mean = |arguments: &Vec<String>| rule.arguments.may_match_hidden(arguments);
-                if spellings.iter().any(may_mean) {
+                // What `xargs` puts behind the words may be any number of them.
+                let more = if seen.takes_more { 2 } else { 0 };
+                let longer = (1..=more).flat_map(|count| {
+                    let behind = vec![DYNAMIC.to_owned(); count];
+                    let with_more =
+                        move |words: &Vec<String>| [words.clone(), behind.clone()].concat();
+                    spellings.iter().map(with_more)
+                });
+                if spellings.iter().any(may_mean) || longer.collect::<Vec<_>>().iter().any(may_mean)
+                {
                     unseen.get_or_insert("an argument is only known when it runs");
                 }
             }

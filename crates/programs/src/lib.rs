@@ -3,8 +3,8 @@
 //! Everything here is pure: no clock, no files, no async. A table reads an argv, never a text; what
 //! a text says is the crate `interlock-command`. Questions about the host ("which file is `rg`?") go
 //! through the [`Resolver`] trait. Read [`program_name`](names::program_name) first, then `wrappers`
-//! and `shell` (programs that start their arguments), `opaque` (programs that start others in other
-//! ways), [`inline`] (code in arguments) and `file_operands` (arguments that name files).
+//! and `shell` (programs that start their arguments), `opaque` and `starters` (programs that start
+//! others in other ways), [`inline`] (code in arguments) and `file_operands` (arguments that name files).
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ pub mod opaque;
 mod powershell;
 mod resolver;
 mod shell;
+mod starters;
 mod trust;
 mod virtual_host;
 mod wrappers;
@@ -42,6 +43,7 @@ pub use shell::{
     Multiplexer, ShellCall, TextOptions, has_own_language, is_shell, multiplexer, reads_only_stdin,
     shell_call,
 };
+pub use starters::{StartedCommand, started_command};
 pub use trust::{in_trusted_dir, trusted_dirs};
 pub use virtual_host::{VIRTUAL_HOME, VirtualHost, join};
 pub use wrappers::{

@@ -221,14 +221,27 @@ fn push_word(text: &mut String, word: &str) {
 
 /// Whether a file of the project exists in the directory or one level beneath.
 fn is_found(directory: &Path, file: &str) -> bool {
-    if directory.join(file).is_file() {
+    if is_in(directory, file) {
         return true;
     }
     let beneath = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut beneath = beneath.take(1000);
     beneath.any(|entry| {
         // Do not follow links, which may lead out of the project.
-        entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.path().join(file).is_file()
+        entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_in(&entry.path(), file)
+    })
+}
+
+fn is_in(directory: &Path, file: &str) -> bool {
+    let Some(ending) = file.strip_prefix('*') else {
+        return directory.join(file).is_file();
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut entries = entries.take(1000);
+    entries.any(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().ends_with(ending)
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
     })
 }
 

@@ -10,6 +10,7 @@ mod scan;
 mod table;
 
 use interlock_programs::DYNAMIC;
+use interlock_programs::inline::fetched_go_package;
 use interlock_programs::names::{program_name, without_version};
 
 use scan::Scanned;
@@ -114,6 +115,9 @@ pub(super) fn read(argv: &[String]) -> Option<Runs> {
     if is_python(&name) {
         return module(argv);
     }
+    if matches!(&*name, "node" | "nodejs") {
+        return node_tests(argv);
+    }
     let row = find(&name)?;
     if matches!(argv, [_, only] if QUESTIONS.contains(&only.as_str())) {
         return Some(Runs::Nothing);
@@ -178,6 +182,48 @@ fn module(argv: &[String]) -> Option<Runs> {
         },
     };
     Some(Runs::Project(call))
+}
+
+/// `node --test` runs what it finds in the directory. Reporters that are files, and every other option, may
+/// load code from elsewhere.
+fn node_tests(argv: &[String]) -> Option<Runs> {
+    let mut at = 1;
+    let mut is_test = false;
+    while let Some(word) = argv.get(at).filter(|word| word.starts_with('-')) {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word.as_str(), argv.get(at + 1).map(String::as_str)),
+        };
+        let takes_next = match name {
+            "--test"
+            | "--test-only"
+            | "--test-force-exit"
+            | "--experimental-test-coverage"
+            | "--enable-source-maps"
+            | "--experimental-strip-types"
+            | "--no-warnings" => false,
+            "--test-concurrency" | "--test-timeout" if word.contains('=') => false,
+            "--test-name-pattern" | "--test-skip-pattern" => !word.contains('='),
+            "--test-reporter" if matches!(value?, "spec" | "tap" | "dot" | "junit" | "lcov") => {
+                !word.contains('=')
+            }
+            _ => return None,
+        };
+        is_test |= word == "--test";
+        at += 1 + usize::from(takes_next);
+    }
+    let is_dynamic = argv.iter().any(|word| word.contains(DYNAMIC));
+    (is_test && !is_dynamic).then(|| {
+        Runs::Project(ProjectCall {
+            deciding: argv.len(),
+            decides: "package.json and the tests that are found",
+            markers: &["package.json"],
+            manifests: &["package.json"],
+            origin: CodeOrigin::Here,
+            stores: Stores::Words,
+            carries: None,
+        })
+    })
 }
 
 impl ProjectRow {
@@ -313,7 +359,13 @@ impl ProjectRow {
             return Some(Runs::Nothing);
         }
         let is_here = |word: &String| word.starts_with("./") || word == ".";
-        let origin = if fetches && !(found.operands.iter().all(is_here) && found.found.is_none()) {
+        // `go run PACKAGE@VERSION` has nothing to do with the project.
+        let is_go_package = self.names.contains(&"go")
+            && argv[at] == "run"
+            && fetched_go_package(argv, at + 1).is_some();
+        let origin = if is_go_package {
+            CodeOrigin::Fetched
+        } else if fetches && !(found.operands.iter().all(is_here) && found.found.is_none()) {
             CodeOrigin::Fetched
         } else {
             found.origin()

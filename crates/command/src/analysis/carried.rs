@@ -57,6 +57,75 @@ const LEADING_OPERANDS: &[(usize, &[&str])] = &[
 /// Commands come from standard input, from files, or in a language of addresses.
 const READS_COMMANDS: &[&str] = &["at", "batch", "crontab", "newgrp", "run-parts", "socat"];
 
+/// Programs that start what stands behind one of these words, after so many words of their own. They are
+/// trusted or not by their own entries; rules about what they start hold all the same.
+const RUNNERS: &[(&[&str], &[&str], usize)] = &[
+    (
+        &["uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi"],
+        &["run"],
+        0,
+    ),
+    (&["conda", "mamba", "micromamba"], &["run"], 0),
+    (
+        &["npm", "pnpm", "yarn", "lerna", "nx"],
+        &["exec", "x", "dlx"],
+        0,
+    ),
+    (&["bun"], &["x", "run"], 0),
+    (&["bundle", "opam", "stack", "cabal"], &["exec"], 0),
+    (
+        &["asdf", "mise", "rbenv", "pyenv", "nodenv"],
+        &["exec", "x"],
+        0,
+    ),
+    (&["direnv", "aws-vault", "chamber"], &["exec"], 1),
+    (&["sops"], &["exec-env", "exec-file"], 1),
+    (&["rustup"], &["run"], 1),
+    (
+        &["op", "doppler", "infisical", "teller", "dotenvx", "devbox"],
+        &["run"],
+        0,
+    ),
+    (&["foreman", "heroku"], &["run", "local:run"], 0),
+    (&["mix"], &["cmd"], 0),
+    (&["nix"], &["develop", "shell"], 0),
+    (&["cargo"], &["watch"], 0),
+    (&["guix"], &["shell", "environment"], 0),
+    (&["flox"], &["activate"], 0),
+    (
+        &[
+            "npx",
+            "pnpx",
+            "bunx",
+            "uvx",
+            "cross-env",
+            "dotenv",
+            "env-cmd",
+            "nix-shell",
+            "npm-run-all",
+            "repeat",
+        ],
+        &[],
+        0,
+    ),
+];
+
+/// A word that says what a runner does stands among its first words.
+const MAX_RUNNER_WORDS: usize = 8;
+
+/// Where the words of a runner end, and how many of its own follow.
+pub(super) fn runner(argv: &[String]) -> Option<(usize, usize)> {
+    let name = program_name(argv.first()?);
+    let (_, verbs, operands) = RUNNERS.iter().find(|(names, ..)| names.contains(&&*name))?;
+    if verbs.is_empty() {
+        let own = usize::from(name == "repeat");
+        return Some((0, own));
+    }
+    let words = argv.iter().take(MAX_RUNNER_WORDS).enumerate().skip(1);
+    let mut words = words.filter(|(_, word)| verbs.contains(&word.as_str()));
+    words.next().map(|(index, _)| (index, *operands))
+}
+
 pub(super) fn leading_operands(program: &str) -> usize {
     let name = program_name(program);
     let row = LEADING_OPERANDS

@@ -21,8 +21,8 @@ use crate::{Argv, Redirection, Span, lex};
 use expand::expand_line;
 
 pub use carried::xargs_command;
-pub use sight::started_by;
 pub use sight::{SeenCommand, Sight};
+pub use sight::{seen_behind, started_by};
 
 /// No command text is longer than this.
 pub const MAX_TEXT_BYTES: usize = 256 * 1024;

@@ -1,7 +1,7 @@
 //! Every command that can be seen anywhere in a request: as written, behind each wrapper, inside
 //! each text. For deny rules and inline code, which only tighten; trust never comes from here.
 
-use interlock_programs::inline::{CarriedBuiltin, carried_builtin};
+use interlock_programs::inline::{CarriedBuiltin, HitKind, carried_builtin, detect};
 use interlock_programs::{
     DYNAMIC, Dispatch, Inner, Multiplexer, ShellCall, dispatch, env_wrapper, has_own_language,
     is_dispatch_wrapper, multiplexer, names, opaque_reason, reads_only_stdin, shell_call,
@@ -78,6 +78,13 @@ pub fn started_by(argv: &Argv, cwd: &str) -> Sight {
     let mut looker = Looker::default();
     looker.argv(argv.clone(), Some(cwd), 0);
     looker.sight.commands.pop();
+    looker.sight
+}
+
+/// The command itself, which another program starts, and what it would start in turn.
+pub fn seen_behind(argv: Argv, cwd: &str) -> Sight {
+    let mut looker = Looker::default();
+    looker.argv(argv, Some(cwd), 0);
     looker.sight
 }
 
@@ -291,7 +298,28 @@ impl Looker {
             _ if opaque_reason(&argv[0]).is_some() || is_dispatch_wrapper(&argv[0]) => {
                 self.candidates(argv, cwd, depth);
             }
-            _ => {}
+            _ => self.by_runners_and_helpers(argv, cwd, depth),
+        }
+    }
+
+    /// What a runner (`uv run`, `npx`) or an option that names a program (`tar --checkpoint-action`) starts, for
+    /// rules that speak of it. No binding looks at these: which file it is, the program decides.
+    fn by_runners_and_helpers(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
+        let first = self.sight.commands.len();
+        let unbindable = self.sight.unbindable;
+        if let Some((index, operands)) = carried::runner(argv) {
+            self.candidates_behind(&argv.tail(index), operands, cwd, depth);
+        } else if let Some(hit) = detect(argv).filter(|hit| hit.kind == HitKind::ProgramOption) {
+            let word = argv[hit.arg_index].clone();
+            let next = argv.get(hit.arg_index + 1).cloned();
+            let parts = word.match_indices('=').map(|(at, _)| &word[at + 1..]);
+            for text in parts.chain(next.as_deref()) {
+                self.guess(text, depth);
+            }
+        }
+        self.sight.unbindable = unbindable;
+        for seen in &mut self.sight.commands[first..] {
+            seen.is_operand = true;
         }
     }
 
@@ -350,8 +378,18 @@ impl Looker {
         if carried::reads_commands(argv) {
             return self.unseen("commands are read from elsewhere");
         }
+        self.candidates_behind(argv, carried::leading_operands(&argv[0]), cwd, depth);
+    }
+
+    /// Behind the first word and so many operands.
+    fn candidates_behind(
+        &mut self,
+        argv: &Argv,
+        mut operands: usize,
+        cwd: Option<&str>,
+        depth: usize,
+    ) {
         let mut tried = false;
-        let mut operands = carried::leading_operands(&argv[0]);
         let mut behind_option = false;
         for (index, word) in argv.iter().enumerate().skip(1) {
             if self.over {

@@ -155,6 +155,21 @@ fn an_empty_pair_of_braces_stands_for_itself() {
         argvs("find . -exec wc {} +"),
         [["find", ".", "-exec", "wc", "{}", "+"]]
     );
+    assert_eq!(
+        argvs("git diff HEAD@{1} @{u}.. stash@{0}"),
+        [["git", "diff", "HEAD@{1}", "@{u}..", "stash@{0}"]]
+    );
+    for text in [
+        "a @{1,2}",
+        "a @{1..2}",
+        "a @{",
+        "a @{a b}",
+        "a @{-1}",
+        "a x{1}",
+        "a @{{1}}",
+    ] {
+        assert!(lex(text).is_err(), "{text}");
+    }
     for text in ["a {}{b,c}", "a {{}}", "a {b}", "a }{", "{} b"] {
         let outcome = lex(text);
         assert!(outcome.is_err() || text == "{} b", "{text}");

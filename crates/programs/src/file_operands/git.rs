@@ -319,7 +319,7 @@ const DIFFERENCES: ArgumentRow = ArgumentRow {
 
 const ROWS: &[ArgumentRow] = &[
     ArgumentRow {
-        names: &["diff", "log", "show"],
+        names: &["diff", "log", "show", "whatchanged"],
         ..DIFFERENCES
     },
     ArgumentRow {
@@ -473,7 +473,7 @@ const ROWS: &[ArgumentRow] = &[
         ..GIT
     },
     ArgumentRow {
-        names: &["blame"],
+        names: &["blame", "annotate"],
         flags: "bceflnpstw",
         values: "L",
         attached: "CM",

@@ -148,6 +148,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
             "left-right",
             "merges",
             "no-merges",
+            "objects",
             "oneline",
             "parents",
             "reverse",
@@ -317,6 +318,42 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         flags: "v",
         long_flags: &["verbose"],
         long_attached: &["abbrev"],
+        ..GIT
+    },
+    ArgumentRow {
+        // It starts `git log -p` of itself, with the same settings.
+        names: &["range-diff"],
+        long_flags: &[
+            "left-only",
+            "no-color",
+            "no-dual-color",
+            "no-notes",
+            "no-patch",
+            "right-only",
+        ],
+        long_values: &["creation-factor"],
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["show-branch"],
+        flags: "ar",
+        long_flags: &[
+            "all",
+            "current",
+            "date-order",
+            "independent",
+            "list",
+            "merge-base",
+            "no-color",
+            "no-name",
+            "remotes",
+            "sha1-name",
+            "sparse",
+            "topics",
+            "topo-order",
+        ],
+        long_attached: &["more"],
+        operands: OperandRule::Texts,
         ..GIT
     },
     ArgumentRow {

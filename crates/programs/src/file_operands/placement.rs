@@ -1,7 +1,7 @@
 //! Programs that put files under names of their own choice: into a directory each keeps its name, so that what is
 //! written follows from two arguments together.
 
-/// What `cp`, `mv`, `ln` and `install` put where, and what `chmod` changes.
+/// What `cp`, `mv`, `ln` and `install` put where, what `tee` writes, and what `chmod` changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePlacement<'a> {
     pub sources: Vec<&'a str>,
@@ -19,7 +19,7 @@ pub struct FilePlacement<'a> {
     pub makes_programs: bool,
 }
 
-const PROGRAMS: [&str; 5] = ["chmod", "cp", "install", "ln", "mv"];
+const PROGRAMS: [&str; 6] = ["chmod", "cp", "install", "ln", "mv", "tee"];
 
 /// Reads the arguments generously: an option that may be `-t` or `-r` counts as one.
 pub fn file_placement(argv: &[String]) -> Option<FilePlacement<'_>> {
@@ -56,6 +56,8 @@ pub fn file_placement(argv: &[String]) -> Option<FilePlacement<'_>> {
     if name == "chmod" {
         // The mode is the first.
         targets.extend(sources.drain(..).skip(1));
+    } else if name == "tee" {
+        targets.append(&mut sources);
     } else if targets.is_empty() {
         targets.extend(sources.pop());
     }
@@ -115,6 +117,7 @@ mod tests {
             ("cp a --target-directory=d", vec!["a"], vec!["d"]),
             ("cp a --targ d", vec!["a", "d"], vec!["d"]),
             ("chmod +x a b", vec![], vec!["a", "b"]),
+            ("tee -a x y", vec![], vec!["x", "y"]),
         ] {
             assert_eq!(read(line), lists(&sources, &targets), "{line}");
         }

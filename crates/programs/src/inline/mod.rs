@@ -35,3 +35,4 @@ pub use detect::{Reach, detect, reach};
 pub use hit::{HitKind, InlineHit};
 pub use patterns::{is_inline_capable_pattern, is_interpreter_like_safe_bin};
 pub use runtimes::{InterpreterCode, interpreter_code};
+pub use toolchains::fetched_go_package;

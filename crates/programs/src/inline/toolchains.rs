@@ -222,6 +222,7 @@ const GO_RULES: &[super::grammar::Rule] = &[
     program("-exec", "names the program that starts the result"),
     program("-toolexec", "names the program that starts each tool"),
     program("-vettool", HELPER),
+    program("-http", "serves pages, and starts a browser"),
     program("-compiler", HELPER).when(|name| !matches!(name, "gc" | "gccgo")),
     program("-ldflags", "flags of the linker can name a program")
         .when(|flags| flags.contains("extld")),
@@ -243,11 +244,28 @@ fn go_subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHi
     };
     let own = parse(call.argv, at + 1, grammar);
     let mut hits = call.apply(&own);
+    if call.argv[at] == "run"
+        && let Some(index) = fetched_go_package(call.argv, at + 1)
+    {
+        let reason = "fetches a package, whatever go.mod says, and runs it";
+        hits.push(call.hit("run PACKAGE@VERSION", HitKind::LoadsCode, index, reason));
+    }
     if call.argv[at] == "env" && own.has(&["-w", "--w"]) {
         let reason = "stores settings that can name programs";
         hits.push(call.hit("env -w", HitKind::OtherConfig, at, reason));
     }
     hits
+}
+
+/// Where `go run` is given a package with a version. Words in front may be values of options that are not
+/// known; a local package ends the search, and what follows belongs to the program.
+pub fn fetched_go_package(argv: &[impl AsRef<str>], start: usize) -> Option<usize> {
+    let words = argv.iter().map(AsRef::as_ref).enumerate().skip(start);
+    let is_local = |word: &str| word.starts_with(['.', '/']) || word.ends_with(".go");
+    let mut operands = words.filter(|(_, word): &(usize, &str)| !word.starts_with('-'));
+    operands
+        .find(|(_, word)| is_local(word) || word.contains('@'))
+        .and_then(|(index, word)| (!is_local(word)).then_some(index))
 }
 
 const CMAKE: Grammar = Grammar {

@@ -19,6 +19,8 @@ pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("java", include_str!("../../templates/java.json5")),
     ("ruby", include_str!("../../templates/ruby.json5")),
     ("c", include_str!("../../templates/c.json5")),
+    ("php", include_str!("../../templates/php.json5")),
+    ("dotnet", include_str!("../../templates/dotnet.json5")),
     (
         "containers",
         include_str!("../../templates/containers.json5"),
@@ -81,7 +83,7 @@ pub(super) struct Fragment {
     pub cases: Vec<TemplateCase>,
 }
 
-/// A part that is included if the project has this file.
+/// A part that is included if the project has a file with this name or ending (`*.sln`).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FoundPart {
@@ -173,7 +175,22 @@ fn filled(pattern: &str, shapes: &BTreeMap<String, String>, depth: usize) -> Str
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+
+    /// Joined by blanks that may be left out, an option with a word run on to it would read as two
+    /// arguments: `systemctl --state=xstatus reboot` as `status reboot`.
+    #[test]
+    fn no_pattern_lets_two_arguments_run_together() {
+        for (name, text) in TEMPLATES.iter().chain(PARTS) {
+            let fragment = Fragment::read(name, text).unwrap();
+            let patterns = fragment.entries.iter();
+            for pattern in patterns.filter_map(|entry| entry.arg_pattern.as_deref()) {
+                assert!(!pattern.contains(" ?"), "{name}: {pattern}");
+            }
+        }
+    }
 
     #[test]
     fn only_whole_words_in_capitals_are_shapes() {

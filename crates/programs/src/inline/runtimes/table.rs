@@ -154,6 +154,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
             "-W",
             "-a",
             "-c",
+            "-i",
             "-l",
             "-n",
             "-p",
@@ -174,7 +175,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         names: &["perl"],
         shape: "perl [options] FILE.pl",
         harmless: &[
-            "-0", "-T", "-U", "-W", "-X", "-a", "-c", "-l", "-n", "-p", "-s", "-t", "-w",
+            "-0", "-T", "-U", "-W", "-X", "-a", "-c", "-i", "-l", "-n", "-p", "-s", "-t", "-w",
         ],
         questions: &["--version", "-v", "-V", "--help", "-h"],
         ..BASIC
