@@ -125,8 +125,8 @@ pub fn settle(
             let code = ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
             return Ok(Settled::Left { code, decided });
         }
-        if let Some(approver) = &mut approver
-            && approver.read_answer()? == TerminalInput::Gone
+        if let Some(at_terminal) = &mut approver
+            && at_terminal.read_answer()? == TerminalInput::Gone
         {
             output::note(&format!(
                 "interlock: waiting; allow it elsewhere: {approve}"

@@ -1,6 +1,6 @@
-//! Answers which hosts a sandboxed run may reach, while the command waits for the run. A gateway
-//! does the same for its runs. The command asks for an approval only if someone can see it: a
-//! person at the terminal, or a running gateway that shows it.
+//! Answers which hosts a sandboxed run may reach, while the command waits for the run. A gateway does
+//! the same for its runs. The command asks for an approval only if an approver can see it: at the
+//! terminal, or through a running gateway that shows it.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
