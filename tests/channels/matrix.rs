@@ -340,3 +340,66 @@ fn filters_and_patience_keep_a_chat_calm() {
     assert_eq!(matrix.prompts("!other:test").len(), 0);
     assert_eq!(chat.receipts(&unwanted), []);
 }
+
+#[test]
+fn owners_are_approvers_without_a_list_and_a_channel_is_never_a_person() {
+    let machine = Machine::new();
+    let matrix = MatrixStandIn::start(&machine);
+    let mut config = matrix_config(&machine, &matrix.server.url());
+    config["channels"]["matrix"]["execApprovals"] = json!({ "target": "channel" });
+    let owners = json!([
+        "*",
+        "telegram:@eve:test",
+        format!("matrix:{ADA}"),
+        "matrix:*"
+    ]);
+    config["commands"] = json!({ "ownerAllowFrom": owners });
+    config["approvals"]["exec"]["targets"] = json!([
+        { "channel": "matrix", "to": ROOM }, { "channel": "matrix", "to": ADA },
+    ]);
+    let chat = Chatting::start(machine, &config);
+    let listed = chat.machine.ok(&["channels", "list", "--json"]).json();
+    assert_eq!(listed["problems"][0]["key"], "approvals.exec.targets[1].to");
+    assert_eq!(
+        listed["targets"][0]["target"],
+        format!("matrix:{ROOM}"),
+        "{listed:#}"
+    );
+    assert_eq!(listed["targets"].as_array().unwrap().len(), 1);
+    let (file, id) = chat.ask_marker("owned");
+    let (event, _) = prompt_of(&chat, &matrix, &id);
+    matrix.react(ROOM, "@eve:test", &event, "✅");
+    matrix.react(ROOM, "*", &event, "✅");
+    eventually("both are refused", || chat.refusals().len() == 2);
+    assert_eq!(chat.ending(&id), None);
+    matrix.react(ROOM, ADA, &event, "✅");
+    assert_eq!(chat.until_ended(&id).0, "allow-once");
+    eventually("it runs", || file.exists());
+    // No room was made for a person.
+    assert!(matrix.state.lock().rooms.is_empty());
+}
+
+#[test]
+fn a_patient_chat_stays_silent_where_an_approver_has_seen_it_by_then() {
+    let (chat, matrix) = chatting(&json!({ "approvals": { "exec": { "targets": [
+        { "channel": "matrix", "to": ROOM },
+        { "channel": "matrix", "to": "!patient:test", "afterSec": 4 },
+    ] } } }));
+    let mut page = chat.gateway.connect(testkit::ws::EVERYTHING);
+    let (_, seen) = chat.ask_marker("seen");
+    page.ok(
+        "ui.open",
+        &json!({ "view": "approval", "params": { "id": seen } }),
+    );
+    let (_, unseen) = chat.ask_marker("unseen");
+    eventually("the other one is sent there", || {
+        !matrix.prompts("!patient:test").is_empty()
+    });
+    let all = matrix.prompts("!patient:test");
+    let text = all[0].1["body"].as_str().unwrap();
+    assert!(text.contains(&chat.short_id(&unseen)), "{text}");
+    assert_eq!(all.len(), 1);
+    // The chat that does not wait has both.
+    assert_eq!(matrix.prompts(ROOM).len(), 2);
+    assert_eq!((chat.ending(&seen), chat.ending(&unseen)), (None, None));
+}

@@ -153,6 +153,15 @@ impl ChatSetup {
                     self.problem(&key, &why);
                     continue;
                 }
+                let names_person = target.to.as_deref().is_some_and(|to| is_person(kind, to));
+                if shown_there == Some(ChatTargets::Channel) && names_person {
+                    let why = format!(
+                        "is not used: it names a person, and channels.{}.execApprovals.target is channel",
+                        kind.as_str()
+                    );
+                    self.problem(&format!("{key}.to"), &why);
+                    continue;
+                }
                 let account = target.account_id.as_deref().unwrap_or(DEFAULT);
                 let to = match (&target.to, kind) {
                     (Some(to), _) => to.clone(),
@@ -247,6 +256,18 @@ impl ChatSetup {
             after_ms,
             filters: vec![filter],
         });
+    }
+}
+
+/// Whether a target is a person, to whom a message is a direct one.
+fn is_person(kind: ChannelKind, to: &str) -> bool {
+    match kind {
+        ChannelKind::Matrix => to.starts_with('@'),
+        ChannelKind::Telegram => to.parse::<i64>().is_ok_and(|id| id > 0),
+        // Direct conversations begin with D.
+        ChannelKind::Slack => to.starts_with(['U', 'W', 'D']) || to.starts_with("user:"),
+        ChannelKind::Discord => to.starts_with("user:"),
+        ChannelKind::Ntfy | ChannelKind::Webhook => false,
     }
 }
 
