@@ -121,3 +121,27 @@ fn what_is_chosen_on_the_page_of_nodes_stays_when_others_come() {
     );
     assert!(browser.sees("1 unsaved") && browser.sees("/usr/bin/mine"));
 }
+
+/// The page Settings says how the messages of each chat fare, and tries one.
+#[test]
+fn the_chats_of_approvals_are_shown_and_tried() {
+    let machine = Machine::new();
+    machine.write_config(
+        "{ channels: { ntfy: { url: 'http://127.0.0.1:9', topic: 'a-topic', allowPrivateNetwork: true } } }",
+    );
+    let gateway = machine.gateway();
+    let Some(browser) = Browser::inside(&machine, Screen::Phone) else {
+        return;
+    };
+    open(&browser, &gateway.page("/settings"));
+    browser.until("the chat", "document.querySelector('#chats .entry button')");
+    browser.until_sees("0 queued · 0 sent · 0 failed");
+    browser.click("#chats button");
+    browser.until(
+        "it was tried",
+        "document.querySelector('#chats [role=status]').textContent.startsWith('failed: ')",
+    );
+    let wide = browser.js("document.documentElement.scrollWidth");
+    assert!(wide.as_i64().unwrap() <= 390, "{wide}");
+    browser.shot("chats-390");
+}

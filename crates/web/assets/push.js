@@ -2,7 +2,7 @@
 // Phones: letting one in by a QR code, and notifications on this device.
 
 import { el, fragment, worker } from "./live.js";
-import { by } from "./parts.js";
+import { by, printable } from "./parts.js";
 
 /** @typedef {any} Page */
 
@@ -10,6 +10,28 @@ import { by } from "./parts.js";
 export function phones(page) {
   by("pair-phone")?.addEventListener("click", () => invite(page).catch((error) => page.fail(error, by("phones"))));
   notifications(page).catch((error) => page.fail(error, by("notifications")));
+  if (page.live.may("admin")) chats(page).catch((error) => page.fail(error, by("phones")));
+}
+
+/** The chats to which approvals go, how their messages fare, and what of their config is not used. @param {Page} page */
+async function chats(page) {
+  const { targets, problems } = await page.live.call("channels.list");
+  if (!targets.length && !problems.length) return;
+  const rows = targets.map((/** @type {any} */ one) => {
+    const said = el("span", { class: "small muted", role: "status" });
+    const test = el("button", { class: "button small", onclick: async () => {
+      test.disabled = true;
+      const { targets: [tried] } = await page.live.call("channels.test", { target: one.target }).catch((/** @type {any} */ error) => ({ targets: [{ problem: error.message }] }));
+      said.className = tried?.problem ? "small bad" : "small good";
+      said.textContent = printable(tried?.problem ? `failed: ${tried.problem}` : "it arrived");
+      test.disabled = false;
+    } }, "Test");
+    return el("li", { class: "entry" },
+      el("span", { class: "grow" }, printable(one.target), el("span", { class: "sub" }, `${one.queued} queued · ${one.sent} sent · `, el("span", { class: one.failed ? "bad" : "" }, `${one.failed} failed`))), said, test);
+  });
+  const unused = problems.map((/** @type {any} */ one) => el("li", { class: "entry" }, el("span", { class: "grow" }, el("code", {}, printable(one.key)), el("span", { class: "sub warn" }, printable(one.why)))));
+  by("chats")?.remove();
+  by("phones")?.after(el("section", { class: "block", id: "chats" }, el("header", {}, el("h2", {}, "Chats")), el("ul", { class: "list" }, ...rows, ...unused)));
 }
 
 /** Shows the code, then the phone that came with it. @param {Page} page */
