@@ -338,6 +338,12 @@ impl EffectScan<'_> {
             // Nothing of the workspace can be under a name in a new directory.
             LayerKind::Whiteout => return Ok(()),
             LayerKind::Other => {
+                if self.effect.skipped.len() >= MAX_EFFECT_PATHS {
+                    return Err(EffectError::TooLarge {
+                        what: format!("more than {MAX_EFFECT_PATHS} pipes, sockets and devices"),
+                        limit: format!("{MAX_EFFECT_PATHS} of them"),
+                    });
+                }
                 self.effect.skipped.push(shown(relative));
                 return Ok(());
             }
