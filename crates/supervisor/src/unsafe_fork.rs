@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use interlock_engine::sandbox::{KeeperOrder, keep_scope};
 use rustix::process::Pid;
 
 use super::guard::stand_guard;
@@ -116,6 +117,27 @@ pub(super) fn fork_shim(parent: &Parent, group: &str, control: OwnedFd) -> io::R
                 control,
             });
             exit_with(end, i32::from(ending == ShimEnding::Bad))
+        }
+    }
+}
+
+/// Forks the keeper of a sandbox scope off the supervisor. The child keeps `link`, as its standard input, and
+/// the other standard streams alone: no connection and no other scope may live on in it. It keeps the scope and
+/// ends.
+pub(super) fn fork_keeper(order: &KeeperOrder, link: OwnedFd) -> io::Result<Pid> {
+    check_one_thread()?;
+    // SAFETY: checked just before; the only thread is this one, so that no other can have begun.
+    match unsafe { fork() }? {
+        Forked::Parent(pid) => Ok(pid),
+        Forked::Child => {
+            let end = ExitOnDrop(PANICKED);
+            // SAFETY: `link` is the only descriptor that is used from here on: the order is names and
+            // numbers, and `end` keeps every frame above from being returned or unwound to.
+            unsafe { close_all_but(&link) };
+            watch_children_no_more();
+            let moved = rustix::stdio::dup2_stdin(&link);
+            drop(link);
+            exit_with(end, moved.map_or(1, |()| keep_scope(order)))
         }
     }
 }

@@ -8,8 +8,9 @@
 //!             └─► shim ──► another run of the scope
 //! ```
 //!
-//! It is this binary, executed anew. It sees an empty root, has no capability, is filtered like a run, and
-//! cannot be traced. It ends when the process that started it closes the link.
+//! It is a copy of the supervisor, which has one thread and reads no plan, or, where it holds a container, a
+//! connection or the namespaces of `bwrap`, this binary executed anew. It sees an empty root, has no capability,
+//! is filtered like a run, and cannot be traced. It ends when the process that started it closes the link.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,6 +42,8 @@ use super::unsafe_confine::{
     switch_loopback_on,
 };
 use super::{link, mounts};
+use crate::mark::mark_this_process;
+use crate::unsafe_spawn::UMASK;
 use interlock_syscalls::MemoryFiles;
 
 /// The argument by which the binary becomes the keeper of a scope.
@@ -110,6 +113,12 @@ impl KeeperOrder {
             None if self.ssh.is_some() => SETUP_PATIENCE,
             None => KEEPER_PATIENCE,
         }
+    }
+
+    /// Whether its keeper starts no other program and reaches nothing outside of this kernel, so that a copy
+    /// of the process that starts it will do.
+    fn is_made_by_copy(&self) -> bool {
+        self.backend == SandboxBackend::Native && self.container.is_none() && self.ssh.is_none()
     }
 
     /// The keeper that a run of this plan needs.
@@ -313,6 +322,20 @@ impl StartedKeeper {
         Ok(Self { pid, link })
     }
 
+    /// As [`StartedKeeper::start`], by a copy of the calling process where that will do: to execute this
+    /// binary takes most of the time that a keeper takes. `fork` has the child call [`keep_scope`], and end.
+    pub fn start_by(
+        order: &KeeperOrder,
+        fork: impl FnOnce(&KeeperOrder, OwnedFd) -> io::Result<Pid>,
+    ) -> io::Result<Self> {
+        if !order.is_made_by_copy() {
+            return Self::start(order);
+        }
+        let (link, of_keeper) = link::pair()?;
+        let pid = fork(order, of_keeper)?;
+        Ok(Self { pid, link })
+    }
+
     /// What it holds, once it is there, and the sockets of its network, in the order of
     /// [`ScopeSockets::from_descriptors`]. The error says which step failed.
     pub fn receive(&self) -> Result<(ScopeNamespaces, Vec<OwnedFd>), String> {
@@ -341,6 +364,25 @@ pub fn become_scope_keeper(drivers: ScopeDrivers) -> i32 {
     1
 }
 
+/// The same for a child of the process that started it, which has one thread and no descriptor but the
+/// standard streams, of which the first is the link.
+pub fn keep_scope(order: &KeeperOrder) -> i32 {
+    let link = rustix::stdio::stdin();
+    let begin = || -> io::Result<()> {
+        mark_this_process()?;
+        rustix::process::setsid()?;
+        rustix::process::chdir("/")?;
+        rustix::process::umask(Mode::from_raw_mode(UMASK));
+        Ok(rustix::thread::set_name(c"interlock-keep")?)
+    };
+    let kept = begin().step(|| "leaving its parent".to_owned());
+    let Err(InitFailure(why)) = kept.and_then(|()| hold(link, order, None)) else {
+        return 0;
+    };
+    let _ = link::send(link, why.as_bytes(), &[]);
+    1
+}
+
 fn keep(link: BorrowedFd<'static>, drivers: ScopeDrivers) -> Result<(), InitFailure> {
     let order: KeeperOrder = init::read_order(rustix::stdio::stdout())?;
     rustix::thread::set_name(c"interlock-keep").step(|| "naming itself".to_owned())?;
@@ -353,6 +395,16 @@ fn keep(link: BorrowedFd<'static>, drivers: ScopeDrivers) -> Result<(), InitFail
         }
         None => None,
     };
+    hold(link, &order, container)
+}
+
+/// Makes what the runs of the scope share, hands it over, and holds it until the link is closed or the container
+/// is gone.
+fn hold(
+    link: BorrowedFd<'_>,
+    order: &KeeperOrder,
+    container: Option<HeldContainer>,
+) -> Result<(), InitFailure> {
     let own = rustix::process::geteuid();
     if own.is_root() {
         rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;

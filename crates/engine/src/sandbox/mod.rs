@@ -64,7 +64,7 @@ pub use image::{ContainerOrder, ReadyContainer};
 pub use init::become_sandbox_init;
 pub use keeper::{
     KEEPER_COMMAND, KeeperOrder, SETUP_PATIENCE, ScopeDrivers, ScopeNamespaces, StartedKeeper,
-    become_scope_keeper,
+    become_scope_keeper, keep_scope,
 };
 pub use netd_link::{
     NETD_COMMAND, NetdMessage, NetdOrder, ServedNetwork, ServedScope, StartedNetd, begin_netd,

@@ -48,8 +48,8 @@ pub(super) fn separate(flags: UnshareFlags) -> io::Result<()> {
 
 /// Splits the calling process, which has one thread, in two: `None` in the child.
 pub(super) fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the process was executed for this and never starts a thread, so that the child finds no
-    // lock held by a thread that it does not have.
+    // SAFETY: the process was executed for this, or forked by one with a single thread, and never starts a
+    // thread, so that the child finds no lock held by a thread that it does not have.
     match unsafe { libc::fork() } {
         0 => Ok(None),
         pid => match Pid::from_raw(pid.max(0)) {

@@ -29,7 +29,7 @@ use namespace::Namespace;
 
 /// Files of a run are readable by others and writable by their owner, whatever the umask of the
 /// process that starts it.
-const UMASK: u32 = 0o022;
+pub(crate) const UMASK: u32 = 0o022;
 
 /// Highest signal number of Linux.
 const LAST_SIGNAL: c_int = 64;

@@ -1,7 +1,7 @@
 //! What a view hides and holds: covers over what no run may see, and mounts that keep what others obey
 //! from being changed, renamed or replaced.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
@@ -175,8 +175,10 @@ impl Builder<'_> {
                 found.push((obeyed.path, obeyed.reason));
             }
         }
+        // They lie in few directories.
+        let mut plain = HashSet::new();
         let held = found.iter().flat_map(|(path, reason)| {
-            let steps = links_and_end(path).into_iter();
+            let steps = links_and_end(path, &mut plain).into_iter();
             steps.map(|step| (step, reason.clone()))
         });
         held.collect()
@@ -187,8 +189,9 @@ impl Builder<'_> {
 const MOST_LINKS: usize = 40;
 
 /// Every link on the way to a path, and the path that it leads to, if that exists. Each has to stay: else a
-/// run could put another link, or a directory of its own, in the place of one.
-fn links_and_end(path: &Path) -> Vec<PathBuf> {
+/// run could put another link, or a directory of its own, in the place of one. What was found to be no link
+/// is kept in `plain`, and looked at once.
+fn links_and_end(path: &Path, plain: &mut HashSet<PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut at = PathBuf::from("/");
     let mut rest: VecDeque<OsString> = names_of(path);
@@ -198,6 +201,10 @@ fn links_and_end(path: &Path) -> Vec<PathBuf> {
             continue;
         }
         let next = at.join(&name);
+        if plain.contains(&next) {
+            at = next;
+            continue;
+        }
         match std::fs::symlink_metadata(&next) {
             Err(_) => return found,
             Ok(metadata) if metadata.is_symlink() => {
@@ -215,7 +222,10 @@ fn links_and_end(path: &Path) -> Vec<PathBuf> {
                     rest.push_front(name);
                 }
             }
-            Ok(_) => at = next,
+            Ok(_) => {
+                plain.insert(next.clone());
+                at = next;
+            }
         }
     }
     found.push(at);
@@ -277,6 +287,7 @@ fn put(guards: &mut BTreeMap<String, Guard>, place: String, guard: Guard) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
     #[test]
     fn links_on_the_way_are_found_with_their_end() {
@@ -287,7 +298,8 @@ mod tests {
         symlink("store/git", root.join(".git")).unwrap();
         symlink("../../nowhere", root.join("store/dangling")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
-        let found = |path: &str| links_and_end(&root.join(path));
+        let plain = RefCell::default();
+        let found = |path: &str| links_and_end(&root.join(path), &mut plain.borrow_mut());
         assert_eq!(
             found(".git/hooks"),
             [root.join(".git"), root.join("store/git/hooks")]

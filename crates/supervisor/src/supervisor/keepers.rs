@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::{Supervisor, add};
 use crate::handover::{self, Note};
+use crate::unsafe_fork::fork_keeper;
 
 /// Without a run for so long, a keeper is let go, and what the runs of its scope left in `/tmp` is gone.
 const UNUSED_TIME: Duration = Duration::from_mins(1);
@@ -102,7 +103,7 @@ impl Supervisor {
     }
 
     fn start_keeper(&mut self, order: KeeperOrder) -> io::Result<u64> {
-        let started = StartedKeeper::start(&order)?;
+        let started = StartedKeeper::start_by(&order, fork_keeper)?;
         let token = self.token();
         let watched = add(&self.events, &started.link, token);
         let keeper = Keeper {
