@@ -419,6 +419,32 @@ fn suggestions_let_most_run(name: &str) {
     assert!(asked.is_empty(), "{asked:?}");
 }
 
+/// An approver sees the whole command behind `setsid`; it is held like one that stands alone, and no entry is
+/// offered for the next time.
+#[test]
+fn what_an_opaque_program_shows_is_approved_once_and_held() {
+    if !Path::new("/usr/bin/setsid").exists() {
+        return println!("skipped: setsid is not installed");
+    }
+    let machine = workspace();
+    machine.script("work/job.sh", "#!/bin/sh\necho ran\n");
+    let line = "setsid -w ./job.sh";
+    let explained = machine.explain(&["--", line]);
+    assert_eq!(explained["verdict"], "ask", "{explained:#}");
+    assert_eq!(explained["binding"]["kind"], "text", "{explained:#}");
+    let id = machine.approved(&["--", line]);
+    let ran = machine.run_approved(&id, &["--", line]);
+    assert_eq!((ran.code, ran.stdout.trim()), (0, "ran"), "{ran:#?}");
+    let id = machine.put_down(&["--", line]);
+    let always = machine.run(&["approvals", "approve", &id, "--always"]);
+    assert_ne!(always.code, 0, "{always:#?}");
+    machine.ok(&["approvals", "approve", &id]);
+    machine.script("work/job.sh", "#!/bin/sh\necho other\n");
+    let changed = machine.run_approved(&id, &["--", line]);
+    assert_ne!(changed.code, 0, "{changed:#?}");
+    assert!(!changed.stdout.contains("other"), "{changed:#?}");
+}
+
 /// What must never be approvable by default, however honest the days are.
 #[test]
 fn code_that_cannot_be_seen_stays_refused() {
