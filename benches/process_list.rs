@@ -88,6 +88,7 @@ fn finished_session(directory: &Path, name: &str) {
         input_pipe: None,
         race_free: true,
         shield: None,
+        tree: None,
         background: true,
         cleanup_ms: 1_800_000,
         supervisor: "bench".to_owned(),
