@@ -166,10 +166,11 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
 
 /// The address of IPv4 that one of IPv6 leads to, by way of a translator or a tunnel.
 fn ipv4_within(segments: [u16; 8]) -> Option<Ipv4Addr> {
-    let (high, low) = match segments {
-        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => (high, low),
-        [0x2002, high, low, ..] => (high, low),
-        _ => return None,
+    let ([0, 0, 0, 0, 0, 0, high, low]
+    | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+    | [0x2002, high, low, ..]) = segments
+    else {
+        return None;
     };
     let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
     Some(Ipv4Addr::new(a, b, c, d))

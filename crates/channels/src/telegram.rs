@@ -178,12 +178,12 @@ impl ChatChannel for TelegramBot {
             let found = found.as_array().cloned().unwrap_or_default();
             let number = |one: &Value| one["update_id"].as_i64();
             let last = found.iter().filter_map(number).max();
-            let least = offset.unwrap_or(0);
-            let next = last.map_or(least, |last| last.saturating_add(1).max(least));
+            let unread = offset.unwrap_or(0);
+            let next = last.map_or(unread, |last| last.saturating_add(1).max(unread));
             let updates = match offset {
                 // What was confirmed is not new, also where a server gives it once more.
-                Some(least) => {
-                    let is_new = |one: &&Value| number(one).is_some_and(|at| at >= least);
+                Some(unread) => {
+                    let is_new = |one: &&Value| number(one).is_some_and(|at| at >= unread);
                     let new = found.iter().filter(is_new);
                     new.filter_map(|one| read_update(one, name)).collect()
                 }

@@ -608,11 +608,8 @@ fn telegram_answer(shared: &Shared<TelegramState>, call: &ChatCall) -> (u16, Val
                     .cloned()
                     .collect(),
             };
-            match new.is_empty() {
-                true => None,
-                false if state.repeats => Some(state.updates.clone()),
-                false => Some(new),
-            }
+            let repeated = state.repeats.then(|| state.updates.clone());
+            (!new.is_empty()).then(|| repeated.unwrap_or(new))
         };
         let new = shared.wait(wait, find).unwrap_or_default();
         return (200, json!({ "ok": true, "result": new }));
