@@ -102,9 +102,10 @@ fn s13_of_two_approvers_one_decides_and_the_other_sees_who() {
         browser.cdp("Emulation.setDeviceMetricsOverride", &tall);
     }
     name_browsers(&gateway, &[(&ada, "Ada"), (&bob, "Bob")]);
-    let mut agent = Agent::new(&gateway);
     let (mut allowed, mut denied) = (Vec::new(), Vec::new());
     for batch in 0..rounds() {
+        // One that reads nothing while a batch is decided would be given up.
+        let mut agent = Agent::new(&gateway);
         let asked = ask_markers(&mut agent, &machine, &format!("race-{batch}"));
         let ids: Vec<&String> = asked.keys().collect();
         both(&ada, &bob, |browser| open_all(browser, &gateway, &ids));

@@ -127,7 +127,7 @@ fn what_is_chosen_on_the_page_of_nodes_stays_when_others_come() {
 fn the_chats_of_approvals_are_shown_and_tried() {
     let machine = Machine::new();
     machine.write_config(
-        "{ channels: { ntfy: { url: 'http://127.0.0.1:9', topic: 'a-topic', allowPrivateNetwork: true } } }",
+        "{ channels: { ntfy: { url: 'https://127.0.0.1:9', topic: 'a-topic', allowPrivateNetwork: true } } }",
     );
     let gateway = machine.gateway();
     let Some(browser) = Browser::inside(&machine, Screen::Phone) else {

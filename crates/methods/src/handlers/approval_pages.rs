@@ -21,7 +21,7 @@ pub(super) async fn page(
     let limit = limit.unwrap_or(PAGE);
     let Some(filter) = asked.filter else {
         let after = asked.cursor.as_deref().map(str::parse::<PendingCursor>);
-        let after = after.transpose().map_err(|error| not_a_cursor(&error))?;
+        let after = after.transpose().map_err(not_a_cursor)?;
         return work(context, move |gateway| {
             let approvals = gateway.dispatcher.host.approvals();
             let page = approvals.pending_page(after, limit);
@@ -35,7 +35,7 @@ pub(super) async fn page(
         .await;
     };
     let after = asked.cursor.as_deref().map(FilteredCursor::parse);
-    let after = after.transpose().map_err(|error| not_a_cursor(&error))?;
+    let after = after.transpose().map_err(not_a_cursor)?;
     work(context, move |gateway| {
         let approvals = gateway.dispatcher.host.approvals();
         let all = approvals.all_pending();
@@ -53,7 +53,7 @@ pub(super) async fn page(
     .await
 }
 
-fn not_a_cursor(error: &PendingCursorInvalid) -> WireError {
+fn not_a_cursor(error: PendingCursorInvalid) -> WireError {
     WireError::invalid(format!("cursor {error}")).with("code", "CURSOR_INVALID")
 }
 
