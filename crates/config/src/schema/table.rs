@@ -345,7 +345,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     not_available("podman", &SANDBOX_PODMAN),
     field("ssh", ConfigKind::Object(SANDBOX_SSH), "", "The machine that runs are carried out on, with the backend `ssh`."),
     not_available("kubernetes", &SANDBOX),
-    field("browser", ConfigKind::Unused, "", ""),
+    field("browser", ConfigKind::Unused, "", "Read and without effect: Interlock drives no browser."),
 ];
 
 /// The reference's keys. What a container has in any case cannot be set to something else.

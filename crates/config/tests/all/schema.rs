@@ -48,7 +48,7 @@ fn full(kind: &ConfigKind) -> Value {
                     .collect::<Map<_, _>>(),
             )
         }
-        ConfigKind::Refused(_) | ConfigKind::NotAvailable(_) => Value::Null,
+        ConfigKind::Refused(_) | ConfigKind::NotAvailable(_) | ConfigKind::Unused => Value::Null,
     }
 }
 
