@@ -16,7 +16,8 @@ pub fn json_schema() -> Value {
 }
 
 fn object(fields: &[ConfigField]) -> Map<String, Value> {
-    let taken = || fields.iter().filter(|field| field.kind.is_accepted());
+    let is_taken = |kind: &ConfigKind| kind.is_accepted() || matches!(kind, ConfigKind::Unused);
+    let taken = || fields.iter().filter(|field| is_taken(&field.kind));
     let properties: Map<String, Value> = taken()
         .map(|field| (field.key.to_owned(), property(field)))
         .collect();

@@ -345,7 +345,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     not_available("podman", &SANDBOX_PODMAN),
     field("ssh", ConfigKind::Object(SANDBOX_SSH), "", "The machine on which runs are executed, with the backend `ssh`."),
     not_available("kubernetes", &SANDBOX),
-    field("browser", ConfigKind::Unused, "", ""),
+    field("browser", ConfigKind::Unused, "", "Read and without effect: Interlock drives no browser."),
 ];
 
 /// The container settings. Properties that every container has cannot be set to another value.
