@@ -38,7 +38,7 @@ pub use policy::{ExplainedCommand, ExplainedLevel, PolicyFacts, ShownCase, polic
 pub use qr::{qr_drawing, qr_lines};
 pub use sandbox::{SandboxAgent, SandboxFacts, SandboxScopeRow, sandbox_explained, sandbox_page};
 pub use sessions::{
-    ListedSessions, SessionFacts, screen_row, session_output, session_page, sessions_page,
+    SessionFacts, SessionListFacts, screen_row, session_output, session_page, sessions_page,
 };
 pub use settings::{SettingsFacts, settings_page};
 pub use shell::{CONTENT_SECURITY_POLICY, shell};

@@ -8,7 +8,7 @@ use crate::text;
 
 /// What the page of all sessions shows, the newest first.
 #[derive(Debug, Default)]
-pub struct ListedSessions<'a> {
+pub struct SessionListFacts<'a> {
     pub running: &'a [ProcessEntry],
     /// The newest of them.
     pub ended: &'a [ProcessEntry],
@@ -17,7 +17,7 @@ pub struct ListedSessions<'a> {
 }
 
 /// The list, running ones first.
-pub fn sessions_page(listed: &ListedSessions<'_>) -> Markup {
+pub fn sessions_page(listed: &SessionListFacts<'_>) -> Markup {
     let left_out = listed.total_ended.saturating_sub(listed.ended.len());
     html! {
         div class="top" { h1 class="grow" { "Sessions" } span class="muted small" { (listed.running.len()) " running" } }
@@ -214,10 +214,10 @@ mod tests {
     fn the_page_says_how_many_ended_sessions_it_leaves_out() {
         let ended = [ProcessEntry::default(), ProcessEntry::default()];
         let page = |total_ended| {
-            let listed = ListedSessions {
+            let listed = SessionListFacts {
                 ended: &ended,
                 total_ended,
-                ..ListedSessions::default()
+                ..SessionListFacts::default()
             };
             sessions_page(&listed).into_string()
         };

@@ -9,8 +9,8 @@ use interlock_policy::AgentId;
 use interlock_sessions::ProcessCaller;
 use interlock_transcript::screen::Picture;
 use interlock_web::{
-    AuditFacts, HealthFacts, HealthFinding, ListedSessions, Markup, NodesFacts, PolicyFacts,
-    SessionFacts, SettingsFacts,
+    AuditFacts, HealthFacts, HealthFinding, Markup, NodesFacts, PolicyFacts, SessionFacts,
+    SessionListFacts, SettingsFacts,
 };
 use interlock_wire::params;
 use interlock_wire::results::{ProcessEntry, ProcessListing, UiOpened};
@@ -99,7 +99,7 @@ pub(super) async fn sessions(context: Context<'_>) -> Result<UiOpened, WireError
             break;
         }
     }
-    Ok(page(interlock_web::sessions_page(&ListedSessions {
+    Ok(page(interlock_web::sessions_page(&SessionListFacts {
         running: &running,
         ended: &ended,
         total_ended,

@@ -412,7 +412,10 @@ fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
     );
 }
 
+/// Shown and denied.
 fn deny(store: &Store, id: &str) {
+    let sent = delivery(SURFACE, DeliveryState::Sent, NOW);
+    assert!(store.record_delivery(id, &sent).unwrap());
     let outcome = store.decide(&answer(id, ApprovalDecision::Deny)).unwrap();
     assert_eq!(outcome, Decided::Won);
 }
