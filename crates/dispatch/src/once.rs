@@ -76,7 +76,8 @@ struct OnceCalls(Mutex<OnceRecords>);
 #[derive(Debug, Default)]
 struct OnceRecords {
     by_name: HashMap<Arc<str>, OnceRecord>,
-    /// The start of every record. The record may have been forgotten since.
+    /// The start of every record, or the last time at which its call was seen running. The record
+    /// may have been forgotten since.
     oldest_first: VecDeque<(Instant, u64, Arc<str>)>,
     /// The end of every whole answer.
     whole: VecDeque<(Instant, u64, Arc<str>)>,
@@ -161,16 +162,23 @@ impl OnceRecords {
         }
     }
 
-    /// Forgets and shortens old or surplus records.
+    /// Forgets and shortens old or surplus records. A call that still runs is never forgotten, since
+    /// its key would then start the work a second time.
     fn tidy(&mut self, now: Instant) {
         let is_old = |since: &Instant, limit| now.saturating_duration_since(*since) > limit;
+        let mut running = Vec::new();
         while let Some((since, ..)) = self.oldest_first.front()
             && (is_old(since, REMEMBERED) || self.oldest_first.len() > MAX_CALLS)
         {
             if let Some((_, number, name)) = self.oldest_first.pop_front() {
-                self.forget(&name, number);
+                if self.is_running(&name, number) {
+                    running.push((now, number, name));
+                } else {
+                    self.forget(&name, number);
+                }
             }
         }
+        self.oldest_first.extend(running);
         while let Some((since, ..)) = self.whole.front()
             && (is_old(since, WHOLE) || self.whole_bytes > MAX_WHOLE_BYTES)
         {
@@ -178,6 +186,11 @@ impl OnceRecords {
                 self.shorten(&name, number);
             }
         }
+    }
+
+    fn is_running(&self, name: &str, number: u64) -> bool {
+        let record = self.by_name.get(name).filter(|one| one.number == number);
+        record.is_some_and(|one| matches!(one.state, OnceState::Running(_)))
     }
 
     fn shorten(&mut self, name: &str, number: u64) {

@@ -141,6 +141,31 @@ async fn old_answers_are_shortened_and_then_forgotten() {
     assert!(once.0.lock().by_name.is_empty());
 }
 
+/// An approver may take longer than answers are remembered.
+#[tokio::test]
+async fn a_call_that_still_runs_is_not_forgotten() {
+    let (once, count) = (Once::default(), Arc::new(AtomicUsize::new(0)));
+    let (go, wait) = tokio::sync::oneshot::channel::<()>();
+    let counted = Arc::clone(&count);
+    let mut first = Box::pin(once.run(Some(key("a", "x")), always, async move {
+        let _ = wait.await;
+        answer(counted.fetch_add(1, Ordering::SeqCst))
+    }));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    let late = Instant::now() + REMEMBERED + Duration::from_secs(1);
+    once.0.lock().tidy(late);
+    let counted = Arc::clone(&count);
+    let mut second = Box::pin(once.run(Some(key("a", "x")), always, async move {
+        answer(counted.fetch_add(1, Ordering::SeqCst))
+    }));
+    assert!(futures_util::poll!(&mut second).is_pending());
+    go.send(()).unwrap();
+    assert_eq!(first.await.unwrap(), answer(0));
+    assert_eq!(second.await.unwrap(), answer(0));
+    once.0.lock().tidy(late + REMEMBERED + REMEMBERED);
+    assert!(once.0.lock().by_name.is_empty());
+}
+
 /// A caller chooses how many fields and lists its answers have.
 #[tokio::test]
 async fn what_is_left_of_an_answer_is_bounded_whatever_it_was() {

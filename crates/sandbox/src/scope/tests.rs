@@ -26,6 +26,7 @@ impl Site {
             session_key: conversation,
             workspace: self.root.path(),
             effects: SandboxEffects::Direct,
+            root: None,
         };
         Ok(self.store.open(of, false)?.record.id)
     }
