@@ -213,17 +213,15 @@ fn node_tests(argv: &[String]) -> Option<Runs> {
         at += 1 + usize::from(takes_next);
     }
     let is_dynamic = argv.iter().any(|word| word.contains(DYNAMIC));
-    (is_test && !is_dynamic).then(|| {
-        Runs::Project(ProjectCall {
-            deciding: argv.len(),
-            decides: "package.json and the tests that are found",
-            markers: &["package.json"],
-            manifests: &["package.json"],
-            origin: CodeOrigin::Here,
-            stores: Stores::Words,
-            carries: None,
-        })
-    })
+    (is_test && !is_dynamic).then_some(Runs::Project(ProjectCall {
+        deciding: argv.len(),
+        decides: "package.json and the tests that are found",
+        markers: &["package.json"],
+        manifests: &["package.json"],
+        origin: CodeOrigin::Here,
+        stores: Stores::Words,
+        carries: None,
+    }))
 }
 
 impl ProjectRow {
@@ -363,9 +361,8 @@ impl ProjectRow {
         let is_go_package = self.names.contains(&"go")
             && argv[at] == "run"
             && fetched_go_package(argv, at + 1).is_some();
-        let origin = if is_go_package {
-            CodeOrigin::Fetched
-        } else if fetches && !(found.operands.iter().all(is_here) && found.found.is_none()) {
+        let is_all_here = found.operands.iter().all(is_here) && found.found.is_none();
+        let origin = if is_go_package || (fetches && !is_all_here) {
             CodeOrigin::Fetched
         } else {
             found.origin()

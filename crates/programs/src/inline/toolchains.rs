@@ -1,5 +1,7 @@
 //! Compilers, build tools, linters and test runners.
 
+use std::path::Path;
+
 use super::grammar::{Grammar, OptionOrder, ProgramGrammar, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
 use super::matcher::{Invocation, ParsedLine, parse};
@@ -261,7 +263,12 @@ fn go_subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHi
 /// known; a local package ends the search, and what follows belongs to the program.
 pub fn fetched_go_package(argv: &[impl AsRef<str>], start: usize) -> Option<usize> {
     let words = argv.iter().map(AsRef::as_ref).enumerate().skip(start);
-    let is_local = |word: &str| word.starts_with(['.', '/']) || word.ends_with(".go");
+    let is_source = |word: &str| {
+        Path::new(word)
+            .extension()
+            .is_some_and(|ending| ending == "go")
+    };
+    let is_local = |word: &str| word.starts_with(['.', '/']) || is_source(word);
     let mut operands = words.filter(|(_, word): &(usize, &str)| !word.starts_with('-'));
     operands
         .find(|(_, word)| is_local(word) || word.contains('@'))
