@@ -1,12 +1,13 @@
-//! An argument vector that many readers hold at once.
+//! An argument vector that many readers share.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// Words of a command. A clone and a tail cost nothing however long it is: a request is looked at
-/// as written, behind each wrapper and once more by the judge, and hostile ones are long.
+/// The words of a command. Cloning and taking a tail cost nothing however long the vector is: a
+/// request is inspected as written, behind each wrapper and once more by the judge, and hostile
+/// requests are long.
 #[derive(Clone)]
 pub struct Argv {
     words: Arc<[String]>,
@@ -14,7 +15,7 @@ pub struct Argv {
 }
 
 impl Argv {
-    /// Without the first `count` words; empty if there are not so many.
+    /// Returns the words after the first `count`, or none if there are not that many.
     #[must_use]
     pub fn tail(&self, count: usize) -> Self {
         Self {

@@ -1,12 +1,13 @@
-//! What can be seen in text that is not plain.
+//! Describes what can be seen in text that is not plain.
 //!
-//! A full shell parser lists the commands it finds: nested ones, substitutions, function bodies,
-//! here-documents. The list feeds deny rules, prompts and highlighting. **It may only tighten**:
-//! there is no way from here to "allowed", and whatever was not seen is said so.
+//! A full shell parser lists the commands that it finds: nested ones, substitutions, function
+//! bodies, here-documents. Deny rules, prompts and highlighting use the list. **It may only
+//! tighten**: no result of this module can lead to "allowed", and everything that was not seen is
+//! reported.
 //!
-//! The parser is recursive and backtracks, so it runs behind guards: size, nesting, a thread of
-//! its own with a large stack, and a time limit after which the text counts as not seen. Single
-//! words are read by [`word`], which does not backtrack.
+//! The parser is recursive and backtracks, so it runs behind guards: size, nesting, its own thread
+//! with a large stack, and a time limit after which the text counts as not seen. [`word`] reads
+//! single words without backtracking.
 
 mod guard;
 mod scan;
@@ -22,30 +23,33 @@ use serde::Serialize;
 
 pub(crate) use guard::Budget;
 
-/// Longer texts are not described.
+/// The longest text that is described.
 pub(crate) const MAX_BYTES: usize = 16 * 1024;
 const STACK_BYTES: usize = 32 * 1024 * 1024;
-/// The guards keep every text far below this; it is for a parser that surprises us.
+/// The other guards keep every text far below this limit, which is for unexpected behavior of the
+/// parser.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
-/// Parsers that ran out of time may still be running; with this many, no new one is started.
+/// Parsers that exceeded the time limit may still run. With this many of them, no new parser
+/// starts.
 const MAX_STUCK: usize = 2;
 
 static STUCK: AtomicUsize = AtomicUsize::new(0);
 
-/// The commands found in a text, and whether that is all of them.
+/// The commands found in a text, and whether these are all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
-    /// Word lists; [`DYNAMIC`](interlock_programs::DYNAMIC) stands for a word that is not known.
+    /// The words of each command. [`DYNAMIC`](interlock_programs::DYNAMIC) stands for an unknown
+    /// word.
     pub commands: Vec<Vec<String>>,
-    /// For each command, the text of the here-document that it reads from standard input, if every word of
-    /// that is known.
+    /// For each command, the text of the here-document on its standard input, if every word of the
+    /// text is known.
     #[serde(skip)]
     pub(crate) stdin: Vec<Option<String>>,
     /// Why some words could not be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<&'static str>,
-    /// The same, but for the commands of files that the text names.
+    /// Like `unseen`, but ignoring commands in files that the text names.
     #[serde(skip)]
     pub(crate) unbindable: Option<&'static str>,
 }
@@ -65,18 +69,18 @@ impl Description {
         self.unbindable.get_or_insert(reason);
     }
 
-    /// Commands of a file that the text names.
+    /// Notes that commands are in a file that the text names.
     pub(crate) fn note_file(&mut self) {
         self.unseen.get_or_insert("commands are read from a file");
     }
 }
 
-/// Describes any text, also plain one. Never panics, never takes longer than the limit.
+/// Describes any text, even plain text. Never panics, and never takes longer than the limit.
 pub fn describe(text: &str) -> Description {
     describe_within(text, &mut Budget::default())
 }
 
-/// As [`describe`]; what it takes is taken off the budget.
+/// Like [`describe`], but charges its cost to the budget.
 pub(crate) fn describe_within(text: &str, budget: &mut Budget) -> Description {
     if text.len() > MAX_BYTES {
         return Description::nothing_seen("the text is too long to be described");
@@ -102,7 +106,7 @@ pub(crate) fn describe_within(text: &str, budget: &mut Budget) -> Description {
                 (description, spent)
             });
             running.finish();
-            // The other side may have given up waiting.
+            // The receiver may have stopped waiting.
             let _ = sender.send(description);
         });
     let Ok(thread) = thread else {
@@ -112,7 +116,7 @@ pub(crate) fn describe_within(text: &str, budget: &mut Budget) -> Description {
         job.abandon();
         return Description::nothing_seen("the text took too long to describe");
     };
-    // It has nothing left to do; when this returns, it is gone.
+    // The thread has finished its work, so joining does not wait.
     let _ = thread.join();
     match result {
         Ok((description, left)) => {

@@ -1,7 +1,8 @@
-//! Text as people are shown it, before they allow or deny it.
+//! Prepares text for people who allow or deny a command.
 //!
-//! What cannot be seen is spelled out (`\u{202E}`), what looks like something else is spelled
-//! out, secrets are masked, and there is an end. Nothing is dropped without a mark: a reader who
+//! Invisible and confusing characters are spelled out (`\u{202E}`), secrets are masked, and the
+//! length is limited. Nothing is dropped without a mark: a reader who sees no mark sees the whole
+//! text. This is only for display; the text itself is judged and run.
 //! sees no mark sees the whole text. Only for showing; what is judged and run is the text itself.
 
 mod hidden;
@@ -15,14 +16,14 @@ use hidden::{is_combining, is_hidden, look_alikes};
 
 pub use line::ShownLine;
 
-/// Longer texts are not shown as commands.
+/// The longest text that is shown as a command, in bytes.
 pub const MAX_INPUT_BYTES: usize = 256 * 1024;
-/// So much is shown; of a longer text its beginning and its end.
+/// The most bytes that are shown. Of a longer text, the beginning and the end are shown.
 pub const MAX_SHOWN_BYTES: usize = 16 * 1024;
-/// How much of that is kept for the end, where the sting may be.
+/// The bytes of the limit that are reserved for the end, where the harmful part may be.
 const TAIL_BYTES: usize = 4 * 1024;
 
-/// Whether secrets may be read. Masking protects against onlookers; an approver can ask for the
+/// Whether secrets are readable. Masking protects against onlookers; an approver can request the
 /// full text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
@@ -30,20 +31,20 @@ pub enum Secrets {
     Revealed,
 }
 
-/// A text made ready for people.
+/// A text that is safe to show to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownText {
     pub text: String,
-    /// Secrets that are masked.
+    /// How many secrets are masked.
     pub masked: usize,
-    /// Characters that are spelled out.
+    /// How many characters are spelled out.
     pub spelled_out: usize,
-    /// Bytes of the spelled-out text that are left out in the middle.
+    /// How many bytes of the spelled-out text are left out in the middle.
     pub left_out: usize,
 }
 
-/// The text of a command on one line: line breaks are spelled out too. `Err` for a text that is too
-/// long to be a command; it holds the length.
+/// Returns the text of a command on one line, with line breaks spelled out too. Returns `Err` with
+/// the length if the text is too long to be a command.
 pub fn command(text: &str, secrets: Secrets) -> Result<ShownText, usize> {
     if text.len() > MAX_INPUT_BYTES {
         return Err(text.len());
@@ -62,7 +63,7 @@ pub fn command(text: &str, secrets: Secrets) -> Result<ShownText, usize> {
     })
 }
 
-/// The text of a command in its own lines, whole, and how many secrets in it are masked.
+/// Returns the whole text of a command in its own lines, and how many secrets are masked.
 pub fn command_lines(text: &str, secrets: Secrets) -> (Vec<ShownLine>, usize) {
     let masks = match secrets {
         Secrets::Masked => secrets::find(text),
@@ -76,8 +77,8 @@ pub fn command_lines(text: &str, secrets: Secrets) -> (Vec<ShownLine>, usize) {
     (lines.collect(), masks.len())
 }
 
-/// A value that is given to a name, such as an environment variable, as `NAME=VALUE`; and how many
-/// secrets in it are masked. No shell reads it, so all of it is literal.
+/// Returns a named value, such as an environment variable, as `NAME=VALUE`, and how many secrets
+/// are masked. No shell reads the value, so all of it is literal.
 pub fn named_value(name: &str, value: &str, secrets: Secrets) -> (ShownLine, usize) {
     let masks = match secrets {
         Secrets::Masked => secrets::find_in_value(name, value),
@@ -88,7 +89,7 @@ pub fn named_value(name: &str, value: &str, secrets: Secrets) -> (ShownLine, usi
     (ShownLine::rendered(format!("{name}={value}")), masks.len())
 }
 
-/// Any text for a terminal or log, with nothing masked or cut; line breaks stay.
+/// Makes any text safe for a terminal or log, without masks or cuts. Line breaks stay.
 pub fn visible(text: &str) -> String {
     render(text, &[], |character| {
         character != '\n' && is_hidden(character)
@@ -96,7 +97,7 @@ pub fn visible(text: &str) -> String {
     .0
 }
 
-/// A secret by its bytes, and how it is shown instead.
+/// The bytes of a secret, and the style of its mask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mask {
     start: usize,
@@ -106,11 +107,11 @@ struct Mask {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MaskStyle {
-    /// A long one keeps its beginning and its end.
+    /// A long secret keeps its beginning and its end.
     Token,
-    /// Nothing of it is kept.
+    /// Nothing of the secret is kept.
     Whole,
-    /// The lines of a private key between its first and its last one.
+    /// The lines of a private key between its first and its last line.
     PrivateKey,
 }
 
@@ -136,8 +137,8 @@ fn render(text: &str, masks: &[Mask], is_hidden: impl Fn(char) -> bool) -> (Stri
             pile = 0;
             continue;
         }
-        // Marks that pile up on one character cover the lines around it, and one without a
-        // character would stand on what is in front of the text.
+        // Marks that pile up on one character cover the lines around it, and a mark without a
+        // character would be drawn on whatever precedes the text.
         pile = if is_combining(character) { pile + 1 } else { 0 };
         if is_look_alike || is_hidden(character) || pile > MOST_MARKS {
             spell_out(character, &mut out);
@@ -149,7 +150,7 @@ fn render(text: &str, masks: &[Mask], is_hidden: impl Fn(char) -> bool) -> (Stri
     (out, spelled_out)
 }
 
-/// So many combining marks stand on one character in any orthography.
+/// The most combining marks on one character in any orthography.
 const MOST_MARKS: usize = 2;
 
 fn spell_out(character: char, out: &mut String) {
@@ -157,11 +158,11 @@ fn spell_out(character: char, out: &mut String) {
     let _ = write!(out, "\\u{{{:X}}}", u32::from(character));
 }
 
-/// Shorter secrets would be given away by their beginning and end.
+/// The beginning and end of a shorter secret would give it away.
 const LONG_SECRET: usize = 18;
 
-/// A long secret keeps enough characters to be distinguished from another one. Hidden characters
-/// stay visible.
+/// Masks a secret. A long secret keeps enough characters to distinguish it from another secret.
+/// Hidden characters stay visible.
 fn mask_one(
     secret: &str,
     is_hidden: &impl Fn(char) -> bool,
@@ -188,7 +189,7 @@ fn mask_one(
     }
 }
 
-/// The beginning and the end, with a mark between them that says how much is missing.
+/// Cuts the middle out of a text. A mark in its place says how much is missing.
 fn cut(text: String) -> (String, usize) {
     if text.len() <= MAX_SHOWN_BYTES {
         return (text, 0);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::Span;
 use crate::lexer::{TokenKind, scan};
 
-/// What a span is.
+/// The role of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HighlightStyle {
@@ -15,7 +15,7 @@ pub enum HighlightStyle {
     Assignment,
     Operator,
     Redirection,
-    /// Where the text stops being plain.
+    /// The place where the text stops being plain.
     Odd,
 }
 
@@ -26,8 +26,8 @@ pub struct Highlight {
     pub style: HighlightStyle,
 }
 
-/// Spans in order, not overlapping, on character boundaries. Behind the place where the text is
-/// odd nothing is styled: what comes there is not known.
+/// Returns spans in order, without overlaps, on character boundaries. Nothing after an odd place is
+/// styled, because its meaning is unknown.
 pub fn highlight(text: &str) -> Vec<Highlight> {
     let (tokens, odd) = scan(text);
     let mut spans = Vec::with_capacity(tokens.len());

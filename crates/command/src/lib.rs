@@ -1,10 +1,10 @@
-//! Command analysis: says what the text of a command means.
+//! Command analysis: determines what the text of a command means.
 //!
-//! Everything here is pure: no clock, no files, no async. Questions about the host go through the
-//! `Resolver` trait of `interlock-programs`, the crate below, which also knows what each program
-//! does with its arguments. Read in this order: `line` (the words of a plain line), `lexer`,
-//! `analysis` (wrappers and shells, looked through), `describe` (text that is not plain), [`display`]
-//! (text made safe to show).
+//! Everything in this crate is pure: no clock, no files, no async. Questions about the host go
+//! through the `Resolver` trait of `interlock-programs`, the crate below, which also knows what
+//! each program does with its arguments. Read the modules in this order: `line` (the words of a
+//! plain line), `lexer`, `analysis` (looks through wrappers and shells), `describe` (text that is
+//! not plain), [`display`] (makes text safe to show).
 
 #![forbid(unsafe_code)]
 

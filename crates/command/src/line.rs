@@ -1,16 +1,16 @@
-//! A plain line: text of which every word, operator and redirection is proven.
+//! A plain line: text whose words, operators and redirections are all proven.
 
 use interlock_programs::Glob;
 use serde::Serialize;
 
 use crate::Span;
 
-/// Pipelines in the order they are written. `a && b &` puts the whole list that ends in
+/// Pipelines in the order written. `a && b &` puts the whole list that ends in
 /// [`Connector::Background`] into the background, back to the last `;`, `&` or newline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     pub pipelines: Vec<Pipeline>,
-    /// The line uses a form that bash has and POSIX has not (`$'…'`, `&>`, the keyword `time`).
+    /// Whether the line uses a form of bash that POSIX lacks (`$'…'`, `&>`, the keyword `time`).
     pub beyond_posix: bool,
 }
 
@@ -21,8 +21,9 @@ impl Line {
             .flat_map(|pipeline| &pipeline.segments)
     }
 
-    /// The leading `cd X &&` chain: how many pipelines, from the start, only change the directory.
-    /// A line may end with one. A `cd` anywhere else does not count.
+    /// Returns the length of the leading `cd X &&` chain: how many pipelines at the start only
+    /// change the directory. A line may end with such a pipeline. A `cd` anywhere else does not
+    /// count.
     pub fn leading_cd(&self) -> usize {
         self.pipelines
             .iter()
@@ -38,7 +39,7 @@ impl Line {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pipeline {
     pub segments: Vec<Segment>,
-    /// The keyword `time` stood in front.
+    /// The keyword `time` before the pipeline.
     pub timed: Option<Timed>,
     pub next: Connector,
 }
@@ -50,7 +51,7 @@ pub struct Timed {
     pub span: Span,
 }
 
-/// What stands between a pipeline and the next one.
+/// The operator between a pipeline and the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Connector {
     #[serde(rename = "&&")]
@@ -70,7 +71,7 @@ pub enum Connector {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     pub assignments: Vec<Assignment>,
-    /// Never empty: the first word is the command.
+    /// The words, never empty. The first word is the command.
     pub words: Vec<Word>,
     pub redirections: Vec<Redirection>,
     pub span: Span,
@@ -82,7 +83,7 @@ impl Segment {
     }
 }
 
-/// `NAME=value` in front of a command.
+/// `NAME=value` before a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     pub name: String,
@@ -95,14 +96,14 @@ pub struct Assignment {
 pub struct Word {
     pub text: String,
     pub span: Span,
-    /// Starts with an unquoted `~` that stands for the home directory.
+    /// Whether the word starts with an unquoted `~` for the home directory.
     pub tilde: bool,
-    /// Holds an unquoted glob; a leading tilde is not part of it.
+    /// The glob, if the word contains an unquoted one. A leading tilde is not part of it.
     pub glob: Option<Glob>,
 }
 
 impl Word {
-    /// The word means exactly its text: nothing is left to expand.
+    /// Whether the word means exactly its text, with nothing to expand.
     pub fn is_literal(&self) -> bool {
         !self.tilde && self.glob.is_none()
     }

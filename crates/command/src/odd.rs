@@ -1,10 +1,10 @@
-//! Why a text is not plain. Suspicion only tightens: nothing here can say "allowed".
+//! The reasons why a text is not plain. They only tighten: no reason can lead to "allowed".
 
 use serde::Serialize;
 
 use crate::Span;
 
-/// The first place where the strict lexer could not go on, and why.
+/// The first place where the strict lexer could not continue, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{} at byte {}", .reason.message(), .span.start)]
 pub struct NotPlain {
@@ -13,7 +13,7 @@ pub struct NotPlain {
 }
 
 impl Odd {
-    /// The words are known; what they expand to on this host made the text odd.
+    /// Whether the words are known, and only their expansion on this host made the text odd.
     pub(crate) fn is_of_expansion(self) -> bool {
         matches!(
             self,
@@ -24,19 +24,19 @@ impl Odd {
 
 macro_rules! odd {
     ($($(#[$doc:meta])* $variant:ident = $code:literal: $message:literal),+ $(,)?) => {
-        /// What makes a text not plain.
+        /// A reason why a text is not plain.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
         pub enum Odd { $($(#[$doc])* #[serde(rename = $code)] $variant),+ }
 
         impl Odd {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Stable, for programs.
+            /// A stable code, for programs.
             pub fn code(self) -> &'static str {
                 match self { $(Self::$variant => $code),+ }
             }
 
-            /// For people.
+            /// A message, for people.
             pub fn message(self) -> &'static str {
                 match self { $(Self::$variant => $message),+ }
             }
@@ -50,7 +50,7 @@ odd! {
     TooManyWords = "too-many-words": "the text holds more than 256 commands or 8192 words",
     NulByte = "nul": "the text holds a NUL character",
     ControlCharacter = "control-character": "the text holds a control character",
-    /// Looks like a blank, but no shell takes it for one.
+    /// The character looks like a blank, but no shell treats it as one.
     UnusualBlank = "unusual-blank": "an unusual blank stands outside quotes",
     UnterminatedQuote = "unterminated-quote": "a quote is not closed",
     LineContinuation = "line-continuation": "a line continuation touches a word",
@@ -76,7 +76,7 @@ odd! {
     DynamicExecutable = "dynamic-executable": "the command name is a pattern",
     Tilde = "tilde": "a tilde that is not simply the home directory",
     GlobForm = "glob-form": "a pattern that shells read in different ways",
-    /// Found at prepare, when globs meet the file system.
+    /// Found during preparation, when globs are matched with the file system.
     GlobOption = "glob-option": "a glob expands to a name that begins with `-`",
     GlobFailed = "glob-failed": "a glob cannot be expanded",
     GlobTooMany = "GLOB_TOO_MANY": "the globs of the line lead to more than 4,096 paths (GLOB_TOO_MANY): name a directory, or use the program's own recursion",

@@ -1,5 +1,5 @@
-//! What carriers hand on, as texts: so that a command which must not be typed into a shell
-//! (`/approve ID`) is also found behind `sudo`, `env` or `sh -c`.
+//! The commands that carriers pass on, as texts, so that a command that must not be typed into a
+//! shell (`/approve ID`) is also found behind `sudo`, `env` or `sh -c`.
 
 use interlock_programs::inline::carriers::{
     Carried, CarrierWord, MAX_SPLIT_LEVELS, is_assignment, join_words, unwrap_carrier,
@@ -8,14 +8,14 @@ use interlock_programs::{Dispatch, ShellCall, dispatch, shell_call};
 
 use crate::lex;
 
-/// Texts inside texts that are looked at.
+/// How deeply texts inside texts are searched.
 const MAX_DEPTH: usize = 8;
 const MAX_PAYLOADS: usize = 64;
 
-/// Every command that `argv` carries, words parted by one blank, from the outside in: behind each
-/// carrier, and the text of a shell's `-c`. `argv` itself is not among them.
+/// Returns every command that `argv` carries, with words separated by one blank, from the outermost
+/// inwards: behind each carrier, and the text of a shell's `-c`. `argv` itself is not included.
 ///
-/// For refusing only. That nothing was found says nothing about what would run.
+/// Use this only to refuse. An empty result says nothing about what would run.
 pub fn payloads(argv: &[impl AsRef<str>]) -> Vec<String> {
     let mut found = Vec::new();
     collect(CarrierWord::all(argv), 0, &mut found);
@@ -48,7 +48,8 @@ fn collect(mut words: Vec<CarrierWord>, depth: usize, found: &mut Vec<String>) {
     }
 }
 
-/// What a dispatch wrapper such as `nohup` would start, whether or not it is trusted for that.
+/// Returns what a dispatch wrapper such as `nohup` would start, whether or not the wrapper is
+/// trusted.
 fn behind_wrapper(words: &[CarrierWord]) -> Option<Vec<CarrierWord>> {
     let argv = texts(words);
     match dispatch(&argv) {
@@ -57,7 +58,7 @@ fn behind_wrapper(words: &[CarrierWord]) -> Option<Vec<CarrierWord>> {
     }
 }
 
-/// The text behind `-c`, and what it carries in turn.
+/// Adds the text after `-c`, and what it carries in turn.
 fn shell_text(words: &[CarrierWord], depth: usize, found: &mut Vec<String>) {
     let argv = texts(words);
     let text = match shell_call(&argv) {

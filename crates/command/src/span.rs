@@ -12,7 +12,7 @@ impl Span {
         Self { start, end }
     }
 
-    /// The text that the span covers; empty if the span does not fit the text.
+    /// Returns the text of the span, or an empty text if the span does not fit.
     pub fn of(self, text: &str) -> &str {
         text.get(self.start..self.end).unwrap_or("")
     }

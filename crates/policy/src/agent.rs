@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-/// A named caller: letters, digits, `_`, `-` and `.`, at most 64, compared in lower case.
+/// A named caller. The name has at most 64 letters, digits, `_`, `-` and `.`, and is compared in
+/// lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct AgentId(String);
 
@@ -11,7 +12,7 @@ pub struct AgentId(String);
 pub struct AgentIdError(String);
 
 impl AgentId {
-    /// The caller when none is named.
+    /// The agent of a call that names none.
     pub const MAIN: &str = "main";
 
     pub fn new(text: &str) -> Result<Self, AgentIdError> {
@@ -24,7 +25,7 @@ impl AgentId {
             return Err(AgentIdError(text.to_owned()));
         }
         let id = text.to_ascii_lowercase();
-        // Older documents called it so.
+        // Older documents call the main agent `default`.
         Ok(Self(if id == "default" {
             Self::MAIN.to_owned()
         } else {

@@ -1,4 +1,4 @@
-//! The allowlist, indexed so that the time for a verdict hardly grows with its length.
+//! The allowlist. An index keeps the time for a verdict almost independent of its length.
 
 mod index;
 mod lists;
@@ -16,24 +16,24 @@ use crate::pattern::{self, LazyGlob};
 use index::Index;
 pub use lists::EntryLists;
 
-/// Entries of all scopes that apply to one agent, ready for matching.
+/// The entries of all scopes that apply to one agent, ready for matching.
 #[derive(Debug, Default)]
 pub struct Allowlist {
     entries: EntryLists,
-    /// What is known of each, by its position. It is known once a candidate was compared with the entry:
-    /// an allowlist is long, and a command is compared with few of its entries.
+    /// The state of each entry, by its position. It is computed when a candidate is first compared
+    /// with the entry, because an allowlist is long and a command is compared with few entries.
     states: Vec<OnceLock<EntryState>>,
     index: Index,
-    /// Exact-command grants by their hash.
+    /// Grants for one exact command, by their hash.
     commands: HashMap<String, Vec<usize>>,
-    /// What `~` stands for.
+    /// The home directory that replaces `~`.
     home: Option<String>,
 }
 
 #[derive(Debug)]
 enum EntryState {
     Usable(Box<Usable>),
-    /// Remembered without any argument binding.
+    /// A remembered entry that binds no arguments.
     Inert,
     Broken(EntryError),
 }
@@ -48,18 +48,18 @@ struct Usable {
     cwd_itself: Option<String>,
 }
 
-/// A program that asks to be matched.
+/// A program that is compared with the entries.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// The name if it was invoked through PATH by that name, else `None`.
+    /// The name if the program was invoked through PATH by that name, else `None`.
     pub path_name: Option<&'a str>,
     pub found: &'a str,
     pub canonical: &'a str,
-    /// The path as found may be trusted.
+    /// Whether the path as found may be trusted.
     pub protected: bool,
-    /// Only an entry that lists the arguments satisfies it.
+    /// Whether only an entry that lists the arguments satisfies the program.
     pub opaque: bool,
-    /// Without the program's name.
+    /// The arguments, without the program's name.
     pub arguments: &'a [String],
     pub cwd: &'a str,
     pub now_ms: u64,
@@ -69,11 +69,11 @@ pub struct Candidate<'a> {
 #[derive(Debug, Clone)]
 pub struct Match<'a> {
     pub entry: &'a Entry,
-    /// Where it is written, such as `agents.main.allowlist[3]`.
+    /// Where the entry is written, such as `agents.main.allowlist[3]`.
     pub origin: String,
 }
 
-/// What stood closest to matching, for the reason of a miss.
+/// The entry that came closest to matching, for the reason of a miss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NearMiss {
     Expired {
@@ -82,7 +82,8 @@ pub enum NearMiss {
     Arguments {
         origin: String,
     },
-    /// The base allows the program something else: what, in words. Every other miss tells more.
+    /// The base allows the program with other arguments; `allows` describes them. Every other miss
+    /// is more informative.
     BaseArguments {
         origin: String,
         allows: String,
@@ -94,14 +95,14 @@ pub enum NearMiss {
     Opaque {
         origin: String,
     },
-    /// The entry names the path as found, but that way could be altered.
+    /// The entry names the path as found, but another user could alter that path.
     Unprotected {
         origin: String,
     },
     Inert {
         origin: String,
     },
-    /// What only the command itself can tell does not fit.
+    /// The entry matches, but a property of the call itself does not fit.
     Objected {
         origin: String,
         objection: Objection,
@@ -109,35 +110,35 @@ pub enum NearMiss {
     },
 }
 
-/// What an entry wants beyond its pattern, arguments and directory, and does not get.
+/// A requirement of an entry, beyond pattern, arguments and directory, that the call does not meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Objection {
     /// The program is called by another name.
     CalledAs,
-    /// The content of the script is another one, or cannot be read.
+    /// The content of the script has changed or cannot be read.
     Content,
-    /// The entry was widened by "always", and this is code or an option that starts programs.
+    /// "Always" widened the entry, and this call passes code or an option that starts programs.
     Unforeseen,
     /// The caller sets a variable that the entry does not admit.
     Env(Unadmitted),
-    /// "Always" stored the entry for a call with other variables, or other values.
+    /// "Always" stored the entry for a call with other variables or other values.
     OtherEnv,
     /// The caller can type into the program, and the entry is not `interactive`.
     Interactive,
-    /// The entry is for a run with another terminal or standard input.
+    /// The entry is for runs with another terminal or standard input.
     OtherInput,
-    /// The line runs without the shield, and the entry wants one.
+    /// The line runs without the shield, and the entry requires the shield.
     Shield,
-    /// An argument leads out of the entry's `paths`, or may; why.
+    /// An argument leads out of the entry's `paths`, or may do so. The text says why.
     Paths(String),
-    /// The entry names a program, and the one that was found by that name lies in the workspace.
+    /// The entry gives a program by name, and the program found by that name lies in the workspace.
     InWorkspace,
-    /// Git would obey the files of this directory, which is made to look like a repository.
+    /// Git would obey the files of this directory, which looks like a repository.
     BareRepository(String),
 }
 
 impl NearMiss {
-    /// What the base allows tells least, and an entry for another directory less than one for this.
+    /// A miss of the base is the least informative, then a miss for another directory.
     fn tells_more_than(&self, other: &Self) -> bool {
         let rank = |miss: &Self| match miss {
             Self::BaseArguments { .. } => 0,
@@ -147,15 +148,15 @@ impl NearMiss {
         rank(other) < 2 && rank(self) > rank(other)
     }
 
-    /// Whether program, arguments and directory are those of the entry.
+    /// Whether program, arguments and directory match the entry.
     fn is_objection(&self) -> bool {
         matches!(self, Self::Objected { .. })
     }
 }
 
 impl Allowlist {
-    /// `entries` with where they are written, in order; `home` replaces `~`. They are found by what
-    /// stands in them; whether they can be used is looked at when one is found.
+    /// Builds the allowlist from `entries` in order; `home` replaces `~`. Entries are indexed by
+    /// their text. Whether an entry is usable is checked only when a candidate meets it.
     pub fn new(entries: EntryLists, home: Option<&str>) -> Self {
         let mut list = Self {
             home: home.map(str::to_owned),
@@ -173,9 +174,9 @@ impl Allowlist {
 
     fn add(&mut self, entry: &Entry, position: usize) {
         match expanded_pattern(entry, self.home.as_deref()) {
-            // Kept findable, so that a miss can say why the entry did not help.
+            // Inert entries stay findable, so that a miss can say why the entry did not help.
             _ if entry.is_inert() => self.index.add(&entry.pattern, None, position),
-            // Nothing can be beneath `~` here.
+            // Without a home directory, nothing can lie beneath `~`.
             None => {
                 let _ = self.states[position].set(compile(entry, self.home.as_deref()));
             }
@@ -208,7 +209,8 @@ impl Allowlist {
         self.states.is_empty()
     }
 
-    /// The patterns of all entries that can match, with `~` replaced where it can be.
+    /// The patterns of all entries that can match, with `~` replaced if the home directory is
+    /// known.
     pub fn patterns(&self) -> impl Iterator<Item = String> {
         let usable = self.entries.iter().filter(|entry| !entry.is_inert());
         usable.map(
@@ -219,7 +221,7 @@ impl Allowlist {
         )
     }
 
-    /// Path patterns of entries that hold no content: whatever lies at such a path is trusted.
+    /// Path patterns of entries that bind no content: any file at such a path is trusted.
     pub(crate) fn trusted_paths(&self) -> impl Iterator<Item = String> {
         let entries = self.entries.iter();
         let usable = entries.filter(|entry| !entry.is_inert() && entry.bound_file.is_none());
@@ -232,23 +234,22 @@ impl Allowlist {
         )
     }
 
-    /// Entries that can never match, with where they are written and the reason. Each entry is looked at
-    /// for this.
+    /// Entries that can never match, with their origin and the reason. This compiles every entry.
     pub fn broken(&self) -> impl Iterator<Item = (String, &EntryError)> {
         let looked_at = (0..self.len()).filter_map(|position| self.at(position));
         looked_at.filter_map(|listed| listed.broken())
     }
 
-    /// Those among them that are known already: the ones beneath `~` where no home directory is known,
-    /// and those that a command was compared with. A document in force has no others.
+    /// The broken entries that are known already: entries beneath `~` without a home directory, and
+    /// entries that a command was compared with. A document in force has no others.
     pub fn known_broken(&self) -> impl Iterator<Item = (String, &EntryError)> {
         let states = self.states.iter().enumerate();
         let known = states.filter_map(|(position, state)| Some((position, state.get()?)));
         known.filter_map(|(position, _)| self.at(position)?.broken())
     }
 
-    /// The first entry that matches, in the order of the documents. An entry that wants to know more
-    /// than the candidate tells does not match.
+    /// Returns the first entry that matches, in the order of the documents. An entry with a
+    /// requirement that the candidate cannot answer does not match.
     pub fn find(&self, candidate: &Candidate<'_>) -> Result<Match<'_>, Option<NearMiss>> {
         self.find_with(candidate, |entry| {
             if entry.called_as.is_some() {
@@ -267,8 +268,8 @@ impl Allowlist {
         })
     }
 
-    /// The same. `objection` is asked last, about an entry that matches otherwise: it looks at what
-    /// the entry holds of files and names.
+    /// Like [`Self::find`], with further requirements. `objection` is called last, only for an
+    /// entry that matches otherwise, because it compares the files and names of the entry.
     pub(crate) fn find_with(
         &self,
         candidate: &Candidate<'_>,
@@ -290,7 +291,7 @@ impl Allowlist {
             });
             match checked {
                 Ok(()) => return Ok(listed.matched()),
-                // The first miss tells most, unless a later entry is nearer.
+                // The first miss is reported, unless a later one is more informative.
                 Err(Some(miss)) if near.as_ref().is_none_or(|near| miss.tells_more_than(near)) => {
                     near = Some(miss);
                 }
@@ -303,13 +304,13 @@ impl Allowlist {
         Err(near)
     }
 
-    /// An entry for exactly this command text, in this directory if it names one. The call sets no
-    /// variables and nothing can be typed into the run.
+    /// Returns an entry for exactly this command text, in this directory if the entry names one.
+    /// The call sets no variables, and the caller cannot type into the run.
     pub fn find_command(&self, text: &str, cwd: &str, now_ms: u64) -> Option<Match<'_>> {
         self.find_command_with(text, cwd, now_ms, plain_call_objection)
     }
 
-    /// The same. `objection` is asked last, as in [`Self::find_with`].
+    /// Like [`Self::find_command`]; `objection` is called last, as in [`Self::find_with`].
     pub(crate) fn find_command_with(
         &self,
         text: &str,
@@ -332,7 +333,7 @@ impl Allowlist {
     }
 }
 
-/// Why the entry does not satisfy a call without variables that nothing can be typed into.
+/// Why the entry does not satisfy a call that sets no variables and takes no typed input.
 fn plain_call_objection(entry: &Entry) -> Option<Objection> {
     if entry.terminal == Some(true) || (entry.is_remembered() && entry.interactive) {
         return Some(Objection::OtherInput);
@@ -348,7 +349,8 @@ impl Usable {
     }
 }
 
-/// The pattern with `~` replaced; none where nothing can be beneath it, or beneath the directory.
+/// Returns the pattern with `~` replaced, or `None` if the pattern or the directory needs a home
+/// directory and there is none.
 fn expanded_pattern<'a>(entry: &'a Entry, home: Option<&str>) -> Option<Cow<'a, str>> {
     if let Some(cwd) = &entry.cwd {
         pattern::expand_home(cwd, home)?;
@@ -377,7 +379,7 @@ fn compile(entry: &Entry, home: Option<&str>) -> EntryState {
         None => Some(None),
     };
     let (Some(pattern), Some(cwd)) = (expanded, cwd) else {
-        // `~` with no home directory: nothing can be beneath it.
+        // Without a home directory, nothing can lie beneath `~`.
         return EntryState::Broken(EntryError::Pattern(pattern::PatternError::Tilde));
     };
     let cwd_itself = cwd
@@ -401,7 +403,7 @@ fn compile(entry: &Entry, home: Option<&str>) -> EntryState {
     }))
 }
 
-/// An entry at its place in the lists, with what is known of it.
+/// An entry at its position in the lists, with its state.
 #[derive(Clone, Copy)]
 struct ListedAt<'a> {
     list: &'a EntryLists,
@@ -429,7 +431,7 @@ impl<'a> ListedAt<'a> {
         }
     }
 
-    /// `Err(None)`: the pattern names another program.
+    /// Returns `Err(None)` if the pattern names another program.
     fn check(&self, candidate: &Candidate<'_>) -> Result<(), Option<NearMiss>> {
         let origin = || self.origin();
         let EntryState::Usable(usable) = self.state else {
@@ -450,7 +452,7 @@ impl<'a> ListedAt<'a> {
             }
         }
         if candidate.opaque && !matches!(arguments, ArgumentRule::List(_)) {
-            // The lone `*` never meant programs like this one.
+            // The lone `*` was never meant to include opaque programs.
             let named = pattern != "*";
             return Err(named.then(|| NearMiss::Opaque { origin: origin() }));
         }

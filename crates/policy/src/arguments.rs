@@ -9,16 +9,16 @@ use std::sync::OnceLock;
 use crate::pattern;
 
 const DIGEST_PREFIX: &str = "sha256:";
-/// How an `argPattern` begins that is the digest of one command and its directory.
+/// The beginning of an `argPattern` that is the digest of one command and its directory.
 pub const ARGUMENTS_DIGEST: &str = "sha256:cwd-argv:v1:";
-/// In a list of argument patterns: any number of further arguments.
+/// The item of an argument list that stands for any number of further arguments.
 pub(crate) const ANY_ARGUMENTS: &str = "**";
 const REGEX_SIZE_LIMIT: usize = 256 * 1024;
 
 /// Why an argument pattern cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// `column` counts characters of the pattern, from 1.
+    /// `column` counts the characters of the pattern from 1.
     #[error("{message} (column {column} of the pattern)")]
     Regex { message: String, column: usize },
     #[error("the digest is not one of cwd and arguments (`{ARGUMENTS_DIGEST}` and 64 hex digits)")]
@@ -29,12 +29,12 @@ pub enum ArgumentError {
     Both,
 }
 
-/// What an entry wants of the arguments.
+/// What an entry requires of the arguments.
 #[derive(Debug)]
 pub enum ArgumentRule {
-    /// Anything.
+    /// Any arguments.
     Any,
-    /// `argPattern` as a regular expression; compiled when it is first needed.
+    /// `argPattern` as a regular expression, compiled when it is first needed.
     Regex {
         source: String,
         compiled: OnceLock<Option<Regex>>,
@@ -42,7 +42,7 @@ pub enum ArgumentRule {
     },
     /// `argPattern` as the digest of cwd and arguments.
     Digest(String),
-    /// `args`.
+    /// `args`: one pattern for each argument.
     List(Vec<String>),
 }
 
@@ -79,13 +79,13 @@ impl ArgumentRule {
         !matches!(self, Self::Any)
     }
 
-    /// Whether words that are only known at the run may still make the rule match.
+    /// Whether words that are known only when the command runs may make the rule match.
     pub fn may_match_hidden(&self, arguments: &[String]) -> bool {
         let is_hidden = |word: &String| word.contains(DYNAMIC);
         match self {
             Self::Any => false,
             Self::Regex { .. } | Self::Digest(_) => arguments.iter().any(is_hidden),
-            // Up to the first hidden word each pattern has met its argument.
+            // Every pattern before the first hidden word must match its argument.
             Self::List(patterns) => {
                 let known = arguments.iter().take_while(|word| !is_hidden(word));
                 let fixed = patterns.iter().take_while(|p| *p != ANY_ARGUMENTS);
@@ -95,7 +95,7 @@ impl ArgumentRule {
         }
     }
 
-    /// The patterns of a list.
+    /// Returns the patterns of a list, or nothing for the other kinds.
     pub(crate) fn patterns(&self) -> &[String] {
         match self {
             Self::List(patterns) => patterns,
@@ -103,7 +103,7 @@ impl ArgumentRule {
         }
     }
 
-    /// `arguments` without the program's name.
+    /// Whether the rule matches `arguments`, which do not include the program's name.
     pub fn matches(&self, arguments: &[String], cwd: &str) -> bool {
         match self {
             Self::Any => true,
@@ -126,7 +126,7 @@ impl ArgumentRule {
     }
 }
 
-/// The hex digits of an `argPattern` that is a digest; none where it is a regular expression.
+/// Returns the hex digits of an `argPattern` that is a digest, or `None` for a regular expression.
 pub(crate) fn read_digest(arg_pattern: &str) -> Option<Result<String, ArgumentError>> {
     if !arg_pattern.starts_with(DIGEST_PREFIX) {
         return None;
@@ -141,14 +141,15 @@ pub(crate) fn read_digest(arg_pattern: &str) -> Option<Result<String, ArgumentEr
     )
 }
 
-/// The `argPattern` that stands for exactly these arguments in this directory.
+/// Returns the `argPattern` that matches exactly these arguments in this directory.
 pub fn digest_pattern(arguments: &[String], cwd: &str) -> String {
     format!("{ARGUMENTS_DIGEST}{}", digest(arguments, cwd))
 }
 
-/// Lengths in front of every part: no two requests share an input.
+/// Returns the digest of directory and arguments. Every part is preceded by its length, so that two
+/// different requests never hash the same input.
 pub(crate) fn digest(arguments: &[String], cwd: &str) -> String {
-    // Put together first: hashing in small pieces is slow when there are many.
+    // The input is assembled first because hashing many small pieces is slow.
     let length: usize = arguments.iter().map(|argument| argument.len() + 8).sum();
     let mut input = Vec::with_capacity(cwd.len() + 32 + length);
     push_number(&mut input, cwd.len());
@@ -188,7 +189,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     halves.map(|half| DIGITS[usize::from(half)]).collect()
 }
 
-/// Each argument followed by NUL; two NULs for none.
+/// Joins the arguments, each followed by NUL. No arguments become two NULs.
 fn nul_joined(arguments: &[String]) -> String {
     if arguments.is_empty() {
         return "\0\0".to_owned();
@@ -198,9 +199,9 @@ fn nul_joined(arguments: &[String]) -> String {
         .fold(String::new(), |text, argument| text + argument + "\0")
 }
 
-/// One pattern for each argument; [`ANY_ARGUMENTS`] stands for any number of them.
+/// Matches one pattern against each argument; [`ANY_ARGUMENTS`] matches any number of them.
 pub(crate) fn list_matches(patterns: &[String], arguments: &[String]) -> bool {
-    // The usual two-pointer walk: the last `**` is the only place worth going back to.
+    // Backtracking needs to return only to the last `**`.
     let (mut pattern, mut argument) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while argument < arguments.len() {
@@ -224,7 +225,7 @@ pub(crate) fn list_matches(patterns: &[String], arguments: &[String]) -> bool {
     patterns[pattern..].iter().all(|p| p == ANY_ARGUMENTS)
 }
 
-/// `*` any characters, `?` one; the whole argument must match.
+/// Matches the whole argument; `*` stands for any characters, `?` for one.
 pub(crate) fn argument_matches(pattern: &str, argument: &str) -> bool {
     if is_plain_glob(pattern) {
         return glob_matches(pattern, argument);
@@ -232,8 +233,8 @@ pub(crate) fn argument_matches(pattern: &str, argument: &str) -> bool {
     compile_argument(pattern).is_ok_and(|regex| regex.is_match(argument))
 }
 
-/// Whether a pattern is short enough to be compared letter by letter. Every such pattern can be used;
-/// a longer one is compiled, which may refuse it.
+/// Whether a pattern is short enough to be compared letter by letter. Every such pattern is valid.
+/// A longer pattern is compiled, and the compiler may refuse it.
 fn is_plain_glob(pattern: &str) -> bool {
     const MOST_BYTES: usize = 256;
     const MOST_WILDCARDS: usize = 32;
@@ -244,10 +245,10 @@ fn is_plain_glob(pattern: &str) -> bool {
     pattern.len() <= MOST_BYTES && pattern.bytes().filter(is_wildcard).count() <= MOST_WILDCARDS
 }
 
-/// The same as the regular expression of [`compile_argument`], without making one.
+/// Gives the same result as the regular expression of [`compile_argument`] without compiling one.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
-    // The last `*` is the only place worth going back to.
+    // Backtracking needs to return only to the last `*`.
     let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
     loop {
         let (before, at) = (pattern.clone(), text.clone());
@@ -295,7 +296,8 @@ fn build_regex(source: &str) -> Result<Regex, regex::Error> {
         .build()
 }
 
-/// The column is that of the pattern as written: of the first error there, if there is one.
+/// Checks the translated expression. The column in the error refers to the pattern as written, if
+/// the error is there already.
 fn check_regex(written: &str, translated: &str) -> Result<(), ArgumentError> {
     let Err(problem) = regex_syntax::parse(translated) else {
         return Ok(());
@@ -311,10 +313,10 @@ fn check_regex(written: &str, translated: &str) -> Result<(), ArgumentError> {
     Err(ArgumentError::Regex { message, column })
 }
 
-/// From the dialect that documents are written in (classes are ASCII, `.` stops at every line
-/// end, `[` inside a class is itself) to the one of the linear-time engine. What the engine does
-/// not know, such as look-around, stays as it is and is refused there; what the two read
-/// differently, such as `--` or nothing in a class, is refused here.
+/// Translates the dialect of the documents (classes are ASCII, `.` stops at every line end, `[`
+/// inside a class is literal) to the dialect of the linear-time engine. Features that the engine
+/// lacks, such as look-around, are passed through, and the engine refuses them. Features that the
+/// two dialects read differently, such as `--` or an empty class, are refused here.
 fn translate(source: &str) -> Result<String, ArgumentError> {
     let refused = |message: &str, index: usize| ArgumentError::Regex {
         message: message.to_owned(),
@@ -325,7 +327,7 @@ fn translate(source: &str) -> Result<String, ArgumentError> {
     let mut in_class = false;
     let mut position = 0;
     while let Some(character) = characters.next() {
-        // The position of this character, for the messages; escapes below take two.
+        // The position of this character, for the messages; an escape advances it by two.
         let index = position;
         position += 1;
         match character {
@@ -336,7 +338,7 @@ fn translate(source: &str) -> Result<String, ArgumentError> {
                 Some('W') => out.push_str("[^0-9A-Za-z_]"),
                 Some('s') => out.push_str(r"[\t\n\x0B\x0C\r\p{Zs}\u{feff}\u{2028}\u{2029}]"),
                 Some('S') => out.push_str(r"[^\t\n\x0B\x0C\r\p{Zs}\u{feff}\u{2028}\u{2029}]"),
-                // No classes or marks of the other dialect: the character itself.
+                // In the other dialect these escapes stand for the character itself.
                 Some(own @ ('a' | 'p' | 'P' | '<' | '>')) => out.push(own),
                 Some('b') if !in_class => out.push_str(r"(?-u:\b)"),
                 Some('B') if !in_class => out.push_str(r"(?-u:\B)"),

@@ -1,4 +1,4 @@
-//! From documents to a policy that can judge.
+//! Assembles a policy from documents.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::entry::{DenyRule, EntryError};
 use crate::judge::{HostIdentity, Policy, SkillBin};
 use crate::safe_bin::{Profiles, SafeBinProfile, SafeBinView};
 
-/// Everything a policy is made of, still in the form of documents.
+/// All parts of a policy, still in the form of documents.
 #[derive(Debug, Default)]
 pub struct PolicyParts {
     pub agent: AgentId,
     /// `None` means the defaults of an unset policy.
     pub levels: Option<Levels>,
-    /// With where each is written.
+    /// The entries, with their origins.
     pub entries: EntryLists,
     pub deny: Vec<(DenyRule, String)>,
-    /// `None` means the built-in ones.
+    /// `None` means the built-in safe programs.
     pub safe_bins: Option<Vec<String>>,
     pub safe_bin_trusted_dirs: Vec<String>,
     pub safe_bin_profiles: BTreeMap<String, SafeBinProfile>,
@@ -29,7 +29,8 @@ pub struct PolicyParts {
     pub host_identity: HostIdentity,
 }
 
-/// A deny rule that does not compile: no policy is better than one with a hole.
+/// A deny rule does not compile. Assembling fails, because a policy without the rule would have a
+/// hole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {error}")]
 pub struct PolicyError {
@@ -38,7 +39,7 @@ pub struct PolicyError {
 }
 
 impl PolicyParts {
-    /// `home` stands in for `~` in patterns.
+    /// Assembles the policy; `home` replaces `~` in patterns.
     pub fn assemble(self, home: Option<&str>) -> Result<Policy, PolicyError> {
         let deny = DenyRules::new(self.deny, home)
             .map_err(|(origin, error)| PolicyError { origin, error })?;

@@ -1,9 +1,9 @@
-//! The base `read-only`: what the first start trusts, so that an agent can look around in its workspace
-//! without a question for each look.
+//! The base `read-only`: the entries that the first start trusts, so that an agent can look around
+//! in its workspace without an approval for each command.
 //!
-//! Each entry is narrowed to the workspace by `paths`; `programs::file_operands` says which arguments of
-//! these programs name files and refuses every option that writes, starts a program or follows links. Of
-//! other well-known programs the base shows the version only.
+//! `paths` narrows each entry to the workspace. `programs::file_operands` says which arguments of
+//! these programs name files, and refuses every option that writes, starts a program or follows
+//! links. Of other well-known programs, the base allows only the call that shows the version.
 
 use crate::document::{Document, EVERY_AGENT};
 use crate::entry::{BASE, Entry};
@@ -12,10 +12,10 @@ use crate::entry::{BASE, Entry};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BaseProgram {
     pub name: &'static str,
-    /// What the entry allows, in words.
+    /// A description of what the entry allows.
     pub allows: &'static str,
     arguments: Option<&'static str>,
-    /// Only the version is shown, by the program itself.
+    /// Whether the entry allows only the call that shows the version.
     pub only_version: bool,
 }
 
@@ -28,7 +28,8 @@ const fn program(name: &'static str, allows: &'static str) -> BaseProgram {
     }
 }
 
-/// The arguments are those of `programs::version_calls`, one list of a single word each.
+/// An entry that shows a version. The arguments must be those of `programs::version_calls`, one
+/// word per call.
 const fn version(name: &'static str, arguments: &'static str) -> BaseProgram {
     BaseProgram {
         name,
@@ -44,13 +45,13 @@ const LONG_OR_SMALL: &str = "^(--version|-v)$";
 const LONG_OR_WORD: &str = "^(--version|-version)$";
 const WORD: &str = "^version$";
 
-/// The subcommands of git that only read.
+/// The git subcommands that only read.
 const GIT: &str = "^((--no-pager|-P|-C [^ ]+|-c [^ ]+) )*(status|diff|log|show|branch|rev-parse|ls-files|blame|remote|tag|\
      describe|ls-tree|cat-file|merge-base|rev-list|shortlog|reflog|show-ref|for-each-ref|name-rev|check-ignore|grep|\
      config|symbolic-ref|count-objects|diff-tree|cherry|range-diff|show-branch|whatchanged|annotate|stash list|stash show|\
      --version)( |$)";
 
-/// Every program of the base, in the order in which it is shown.
+/// Every program of the base, in display order.
 pub const BASE_PROGRAMS: &[BaseProgram] = &[
     program("ls", "list directories"),
     program("cat", "show files"),
@@ -162,20 +163,20 @@ impl BaseProgram {
 }
 
 impl Document {
-    /// What the first start writes: the cautious levels, and the base.
+    /// The document that the first start writes: the cautious levels and the base.
     pub fn starter() -> Self {
         let mut document = Self::cautious();
         document.restore_base();
         document
     }
 
-    /// The entries of the base that the document holds.
+    /// The base entries that the document holds.
     pub fn base_entries(&self) -> impl Iterator<Item = &Entry> {
         let entries = self.agents.values().flat_map(|scope| &scope.allowlist);
         entries.filter(|entry| entry.is_base())
     }
 
-    /// Takes every entry of the base out. How many there were.
+    /// Removes every base entry and returns how many there were.
     pub fn remove_base(&mut self) -> usize {
         let before = self.base_entries().count();
         for scope in self.agents.values_mut() {
@@ -185,7 +186,8 @@ impl Document {
         before
     }
 
-    /// Puts the base in place as this version has it, for every agent. Whether that changed anything.
+    /// Replaces the base entries by those of this version, for every agent. Returns whether
+    /// anything changed.
     pub fn restore_base(&mut self) -> bool {
         let wanted: Vec<Entry> = BASE_PROGRAMS.iter().map(BaseProgram::entry).collect();
         if self.base_entries().eq(&wanted) && self.is_base_shared() {
@@ -197,7 +199,7 @@ impl Document {
         true
     }
 
-    /// The entries of the base stand where they are for every agent.
+    /// Whether all base entries are in the scope of every agent.
     fn is_base_shared(&self) -> bool {
         let own = self.agents.get(EVERY_AGENT);
         let shared = own.map_or(0, |scope| {

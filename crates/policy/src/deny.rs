@@ -1,4 +1,5 @@
-//! Deny rules: they win under every `security`, and they look at every command that can be seen.
+//! Deny rules. They win under every `security`, and are compared with every command that can be
+//! seen.
 
 mod forms;
 
@@ -24,28 +25,28 @@ struct CompiledDenyRule {
     arguments: ArgumentRule,
 }
 
-/// A rule that matched.
+/// A deny rule that matched.
 #[derive(Debug, Clone)]
 pub struct Denied {
     pub pattern: String,
     pub reason: Option<String>,
     pub origin: String,
-    /// The command it matched, as seen.
+    /// The command that the rule matched, as seen.
     pub command: String,
 }
 
-/// What the rules say about everything that was seen.
+/// The result of comparing the rules with everything that was seen.
 #[derive(Debug, Clone)]
 pub enum DenyFinding {
     Denied(Denied),
-    /// Some words could not be seen, so no rule can be said not to match.
+    /// Some words could not be seen, so it is unknown whether a rule matches.
     Unseen(&'static str),
     Clear,
 }
 
 impl DenyRules {
-    /// Fails on the first rule that does not compile: a rule that silently never matches would
-    /// be worse than none.
+    /// Fails on the first rule that does not compile, because a rule that silently never matches is
+    /// worse than none.
     pub fn new(
         rules: Vec<(DenyRule, String)>,
         home: Option<&str>,
@@ -54,7 +55,7 @@ impl DenyRules {
         for (rule, origin) in rules {
             let result = rule.check().and_then(|()| {
                 let by_path = pattern::is_path_pattern(&rule.pattern);
-                // Without a home directory nothing can lie beneath it.
+                // Without a home directory, nothing can lie beneath it.
                 let expanded = pattern::expand_home(&rule.pattern, home);
                 let glob = pattern::compile(&expanded.unwrap_or_else(|| rule.pattern.clone()))?;
                 let arguments =
@@ -77,13 +78,14 @@ impl DenyRules {
         self.rules.is_empty()
     }
 
-    /// The rules, as they were written.
+    /// The rules as they were written.
     pub fn rules(&self) -> impl Iterator<Item = &DenyRule> {
         self.rules.iter().map(|rule| &rule.rule)
     }
 
-    /// The rule that a program matches which is about to be started: by the paths that lead to it, and by
-    /// its words. For a host that sees programs start; the judge looks at text.
+    /// Returns the rule that matches a program about to be started, by the paths that lead to the
+    /// program and by its words. This is for a host that sees programs start; the judge compares
+    /// the text of commands.
     pub fn denies_program(&self, paths: &[String], argv: &[String], cwd: &str) -> Option<Denied> {
         let names = SeenNames {
             basenames: paths.iter().map(|path| base(path).to_owned()).collect(),
@@ -112,7 +114,7 @@ impl DenyRules {
                     return DenyFinding::Denied(rule.denied(&seen.argv));
                 }
                 let may_mean = |arguments: &Vec<String>| rule.arguments.may_match_hidden(arguments);
-                // What `xargs` puts behind the words may be any number of them.
+                // `xargs` may append any number of words.
                 let more = if seen.takes_more { 2 } else { 0 };
                 let longer = (1..=more).flat_map(|count| {
                     let behind = vec![DYNAMIC.to_owned(); count];
@@ -130,11 +132,11 @@ impl DenyRules {
     }
 }
 
-/// What a seen command may be called.
+/// The names and paths under which a rule may mean a seen command.
 struct SeenNames {
     basenames: Vec<String>,
     paths: Vec<String>,
-    /// A relative path in a directory that is not known.
+    /// Whether the command is a relative path in an unknown directory.
     is_lost: bool,
 }
 
@@ -147,7 +149,7 @@ impl SeenNames {
             paths.push(interlock_programs::join("/", written));
         }
         let relative = written.contains('/') && !written.starts_with('/');
-        // After a `cd` that was not followed, a relative path may be anywhere.
+        // After a `cd` that could not be followed, a relative path may lead anywhere.
         let is_lost = relative && seen.cwd.is_none();
         if !is_lost {
             let cwd = seen.cwd.as_deref().unwrap_or(cwd);
@@ -168,7 +170,7 @@ impl SeenNames {
     }
 }
 
-/// Texts within texts are not expanded; a tilde in front is read here.
+/// Expands a leading tilde. The analysis does not expand it in texts within texts.
 fn at_home(written: &str, resolver: &dyn Resolver) -> String {
     match (written.strip_prefix("~/"), resolver.home()) {
         (Some(rest), Some(home)) => format!("{home}/{rest}"),
@@ -190,14 +192,14 @@ impl CompiledDenyRule {
         candidates.iter().any(|name| self.glob.is_match(name))
     }
 
-    /// Whether a path of the rule ends in the same name.
+    /// Whether a path pattern of the rule ends in the same name.
     fn may_name(&self, names: &SeenNames) -> bool {
         let last = base(&self.rule.pattern);
         let glob = || pattern::compile(last).is_ok_and(|glob| glob.is_match(&names.basenames[0]));
         self.by_path && (last == "**" || glob())
     }
 
-    /// Whether one of the ways to write the arguments is meant by the rule.
+    /// Whether the rule matches one of the spellings of the arguments.
     fn is_about(&self, names: &SeenNames, spellings: &[Vec<String>], cwd: &str) -> bool {
         spellings.iter().any(|arguments| {
             let patterns = self.arguments.patterns();

@@ -1,7 +1,7 @@
 //! The approvals document, schema version 1: defaults, per-agent overrides, allowlists.
 //!
-//! Reading reports every problem with its place; a document with any problem is refused as a
-//! whole, so that the one in force stays in force.
+//! Reading reports every problem with its location. A document with any problem is refused as a
+//! whole, so that the document in force stays in force.
 
 mod read;
 
@@ -27,12 +27,12 @@ pub struct Document {
     pub socket: Option<Socket>,
     #[serde(skip_serializing_if = "Scope::is_empty")]
     pub defaults: Scope,
-    /// By agent id, or [`EVERY_AGENT`].
+    /// Scopes by agent id, or [`EVERY_AGENT`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub agents: BTreeMap<String, Scope>,
 }
 
-/// Always 1; a type of its own so that no other number can be written.
+/// The version, which is always 1. It has its own type so that no other number can be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct DocumentVersion;
 
@@ -51,7 +51,7 @@ pub struct Socket {
     pub token: Option<String>,
 }
 
-/// Values of one scope: the defaults, every agent, or one agent.
+/// The values of one scope: the defaults, every agent, or one agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scope {
@@ -83,48 +83,50 @@ pub struct Problem {
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Inside the string at `path`, counted from 1.
+    /// The column in the string at `path`, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
-    /// The key is wrong, not its value.
+    /// Whether the key is wrong, not its value.
     #[serde(skip)]
     pub at_key: bool,
 }
 
 impl Document {
-    /// Reads a document, or says everything that is wrong with it.
+    /// Reads a document, or returns every problem with it.
     pub fn from_json(value: &Value) -> Result<Self, Vec<Problem>> {
         read::strictly(value)
     }
 
-    /// Reads a text that [`Self::from_json`] has accepted before, and checks nothing again. None where
-    /// the text has to be read by that. Only for a text that is known to be the same.
+    /// Reads a text that [`Self::from_json`] accepted before, without checking it again. The caller
+    /// must know that the text is the same. Returns `None` if only [`Self::from_json`] can read the
+    /// text.
     pub fn from_accepted_text(text: &str) -> Option<Self> {
         read::again(text)
     }
 
-    /// Reads a document that another program wrote and that may hold what it ignored: such values
-    /// are left out and named. An agent's level that cannot be read is that of the defaults. A deny
-    /// rule is never left out: one that cannot be read is an error.
+    /// Reads a document of another program, which may hold values that the other program ignored.
+    /// Such values are left out and reported. A level of an agent that cannot be read becomes the
+    /// level of the defaults. A deny rule is never left out: a rule that cannot be read is an
+    /// error.
     pub fn import(value: &Value) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
         read::of_another_program(value)
     }
 
-    /// Reads a document that a client sent, who may know of more than this program does: that is left
-    /// out and named. A level that cannot be read is an error, as is a key that looks misspelt: what is
-    /// left of such a document may allow more than was meant.
+    /// Reads a document of a client, which may know keys that this program does not. Unknown keys
+    /// are left out and reported. A level that cannot be read and a key that looks misspelled are
+    /// errors, because the rest of such a document may allow more than the client meant.
     pub fn from_client(value: &Value) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
         read::of_a_client(value)
     }
 
-    /// The stored form: stable order, two blanks of indent, a newline at the end.
+    /// Returns the stored form: stable order, two spaces of indentation, and a final newline.
     pub fn to_json(&self) -> String {
         // Every field is plain data; serialization into a string cannot fail.
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         text + "\n"
     }
 
-    /// The document that the first start writes: no agent has open access by accident.
+    /// The cautious levels, so that no agent gets open access by accident.
     pub fn cautious() -> Self {
         Self {
             defaults: crate::Preset::Cautious.scope(),
@@ -132,7 +134,7 @@ impl Document {
         }
     }
 
-    /// The scopes that apply to an agent, the most specific first, with their path.
+    /// Returns the scopes that apply to an agent with their paths, the most specific first.
     pub fn scopes(&self, agent: &AgentId) -> Vec<(String, &Scope)> {
         let mut scopes = Vec::with_capacity(3);
         if let Some(scope) = self.agents.get(agent.as_str()) {
@@ -146,7 +148,8 @@ impl Document {
     }
 }
 
-/// `agents.main`, `agents["*"]`: as the key paths of the command line are written.
+/// Formats the path of an agent like the key paths of the command line: `agents.main`,
+/// `agents["*"]`.
 pub fn agent_path(agent: &str) -> String {
     let plain = agent
         .bytes()

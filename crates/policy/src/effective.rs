@@ -1,7 +1,7 @@
-//! Layers: where each value of the policy comes from, and which one decided.
+//! The layers of the policy: where each value comes from, and which value decides.
 //!
-//! Within one source the most specific value that is set replaces (agent, then `*`, then
-//! defaults). Between sources the stricter wins: no source can loosen another.
+//! Within one source the most specific value wins (agent, then `*`, then defaults). Between sources
+//! the stricter value wins: no source can loosen another.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ impl PolicySource {
     }
 }
 
-/// A value and where it is written.
+/// A value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sourced<T> {
     pub value: T,
@@ -46,7 +46,7 @@ pub struct Sourced<T> {
     pub path: String,
 }
 
-/// What one source says; absent fields say nothing.
+/// The values of one source. Absent fields set nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Layer {
     pub security: Option<Sourced<Security>>,
@@ -55,7 +55,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A layer whose values all come from one place, such as a session's directive.
+    /// A layer whose values share one origin, such as a session's directive.
     pub fn new(
         source: PolicySource,
         path: &str,
@@ -81,7 +81,7 @@ impl Layer {
         }
     }
 
-    /// What the host's document says for an agent.
+    /// The layer of the host's document for an agent.
     pub fn of_document(document: &Document, agent: &AgentId) -> Self {
         let scopes = document.scopes(agent);
         Self {
@@ -92,7 +92,7 @@ impl Layer {
     }
 }
 
-/// The most specific scope that sets a value.
+/// Returns the value of the most specific scope that sets one.
 fn pick<T>(
     scopes: &[(String, &Scope)],
     key: &str,
@@ -107,17 +107,17 @@ fn pick<T>(
     })
 }
 
-/// One field over all sources.
+/// One field, joined over all sources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Joined<T> {
-    /// The strictest of them; the default if no source says anything.
+    /// The strictest value, or the default if no source sets the field.
     pub effective: Sourced<T>,
-    /// Every source that says something, in the order they were given.
+    /// Every source that sets the field, in the order given.
     pub layers: Vec<Sourced<T>>,
 }
 
 impl<T: Strictness> Joined<T> {
-    /// The strictest value decides; between equals, the first source.
+    /// Joins the layers. The strictest value decides; among equal values, the first source.
     pub fn join(layers: Vec<Sourced<T>>, default: T) -> Self {
         let strictest = layers.iter().map(|layer| layer.value).reduce(T::join);
         let effective = strictest
@@ -135,7 +135,7 @@ impl<T: Strictness> Joined<T> {
     }
 }
 
-/// The effective knobs for one agent and one call.
+/// The effective levels for one agent and one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Levels {
@@ -145,8 +145,8 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The values of an unset policy: everything may run and no approver is asked. If a prompt is
-    /// needed all the same, nothing runs.
+    /// The values of an unset policy: everything may run without an approval. If an approval is
+    /// required for another reason, the fallback is to deny.
     pub const DEFAULTS: (Security, Ask, Fallback) = (Security::Full, Ask::Off, Fallback::Deny);
 
     pub fn join(layers: &[Layer]) -> Self {
@@ -167,7 +167,7 @@ impl Levels {
         }
     }
 
-    /// The mode of prompting without what the call or its session asked for.
+    /// The `ask` level without what the call or its session set.
     pub fn ask_without_caller(&self) -> Ask {
         let layers = self.ask.layers.iter();
         layers
@@ -178,7 +178,7 @@ impl Levels {
     }
 }
 
-/// Allowlist entries of the agent and of every agent, with where they are written.
+/// The allowlist entries of the agent and of every agent, with their origins.
 pub fn entries(document: &Document, agent: &AgentId) -> Vec<(Entry, String)> {
     let scopes = document.scopes(agent);
     let entries = scopes.iter().flat_map(|(path, scope)| {
@@ -188,7 +188,8 @@ pub fn entries(document: &Document, agent: &AgentId) -> Vec<(Entry, String)> {
     entries.collect()
 }
 
-/// The same, taken out of a document that is not needed any more: entries are many, and large.
+/// Like [`entries`], but moves the entries out of a document that is no longer needed, because they
+/// are many and large.
 pub fn take_entries(document: &mut Document, agent: &AgentId) -> EntryLists {
     let mut lists = EntryLists::default();
     for name in [agent.as_str(), EVERY_AGENT] {
@@ -202,7 +203,7 @@ pub fn take_entries(document: &mut Document, agent: &AgentId) -> EntryLists {
     lists
 }
 
-/// Deny rules of every scope that applies.
+/// The deny rules of every scope that applies.
 pub fn deny_rules(document: &Document, agent: &AgentId) -> Vec<(DenyRule, String)> {
     let scopes = document.scopes(agent);
     let rules = scopes.iter().flat_map(|(path, scope)| {
@@ -212,14 +213,14 @@ pub fn deny_rules(document: &Document, agent: &AgentId) -> Vec<(DenyRule, String
     rules.collect()
 }
 
-/// Whether skill programs count as allowlisted: the most specific value that is set.
+/// Whether skill programs count as allowlisted. The most specific value decides.
 pub fn auto_allow_skills(document: &Document, agent: &AgentId) -> bool {
     let scopes = document.scopes(agent);
     let set = scopes.iter().find_map(|(_, scope)| scope.auto_allow_skills);
     set.unwrap_or(false)
 }
 
-/// Named combinations.
+/// Named combinations of levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     Yolo,

@@ -9,8 +9,8 @@ use crate::env::{EnvItemError, check_items};
 use crate::path_rule::{self, PathRuleError};
 use crate::pattern::{self, PatternError};
 
-/// One line of trust. The fields up to `lastResolvedPath` are those of the reference; Interlock adds
-/// the others. An absent field never widens what the entry satisfies.
+/// An entry of the allowlist. The fields up to `lastResolvedPath` are those of the reference;
+/// Interlock adds the others. An absent field never widens what the entry satisfies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
@@ -33,24 +33,26 @@ pub struct Entry {
     pub last_resolved_path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Milliseconds since 1970; from then on the entry no longer matches.
+    /// Milliseconds since 1970. From then on the entry no longer matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
     /// A path pattern for the working directory; `dir/**` means the directory and all beneath.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The name that the program is called by: some programs are many, and go by it.
+    /// The name by which the program must be called, because some programs behave differently under
+    /// each name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called_as: Option<String>,
-    /// The script or program that runs, with its content. The entry matches nothing else, and nothing at all
-    /// when the content is another one or cannot be read.
+    /// The script or program that runs, with its content. The entry matches nothing else, and
+    /// nothing at all if the content has changed or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_file: Option<BoundContent>,
     /// Environment values that the entry admits beyond the harmless table, each `NAME` (any value)
-    /// or `NAME=PATTERN`. An entry that *always* stored holds them literally: it wants exactly these.
+    /// or `NAME=PATTERN`. An entry stored by *always* holds them literally and requires exactly
+    /// these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// The entry also satisfies runs that the caller can type into.
+    /// Whether the entry also satisfies runs that the caller can type into.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interactive: bool,
     /// If set, the entry satisfies only runs on a terminal (`true`) or only runs without one (`false`).
@@ -60,37 +62,37 @@ pub struct Entry {
     /// name a file must lead beneath one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<Vec<String>>,
-    /// `"off"`: the entry also satisfies runs without the shield.
+    /// If `"off"`, the entry also satisfies runs without the shield.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<EntryShield>,
 }
 
-/// What an entry says about the shield. Absent means that it wants one.
+/// The shield setting of an entry. An entry without one requires the shield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryShield {
     Off,
 }
 
-/// A file and what must be in it.
+/// A file and its required content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BoundContent {
     /// The canonical path.
     pub path: String,
-    /// In hexadecimal.
+    /// The hash of the content, in hexadecimal.
     pub sha256: String,
-    /// The canonical paths of what runs it, where other programs may: its `#!` line, or a shell. None
-    /// here: whatever runs it.
+    /// The canonical paths of the allowed interpreters: those of its `#!` line, or a shell. If
+    /// empty, any program may run the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreters: Vec<String>,
-    /// What else takes part and could be altered by the running user, such as an interpreter in a
-    /// home directory.
+    /// Further files that take part in the run and that its user could alter, such as an
+    /// interpreter in a home directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<FileContent>,
 }
 
-/// A file and its content, in hexadecimal.
+/// A file and the hash of its content, in hexadecimal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileContent {
@@ -114,20 +116,20 @@ impl BoundContent {
     }
 }
 
-/// Longer ids are no names.
+/// The longest id that names an entry.
 const MAX_ID_BYTES: usize = 200;
 
-/// The `source` of entries that a human's "always" made.
+/// The `source` of entries that a human's "always" stored.
 pub const ALLOW_ALWAYS: &str = "allow-always";
 
-/// The `source` of the entries that the first start writes. They satisfy no program that lies in the
-/// workspace, where agents write.
+/// The `source` of the entries that the first start writes. They satisfy no program in the
+/// workspace, because agents write there.
 pub const BASE: &str = "base";
 
-/// How the `source` of an entry begins that a template wrote; the name of the template follows.
+/// The prefix of the `source` of entries that a template wrote. The name of the template follows.
 pub const TEMPLATE_SOURCE: &str = "template:";
 
-/// What always wins. Every field but `pattern` narrows the rule.
+/// A rule that denies commands and always wins. Every field but `pattern` narrows the rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DenyRule {
@@ -140,7 +142,7 @@ pub struct DenyRule {
     pub reason: Option<String>,
 }
 
-/// Why an entry or rule cannot be used. It never matches then, and is reported.
+/// Why an entry or rule cannot be used. Such an entry never matches, and it is reported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     #[error("pattern: {0}")]
@@ -174,7 +176,7 @@ impl EntryError {
         }
     }
 
-    /// The column inside the field's text, where it is known.
+    /// The column in the field's text, if it is known.
     pub fn column(&self) -> Option<usize> {
         match self {
             Self::Arguments(ArgumentError::Regex { column, .. }) => Some(*column),
@@ -183,7 +185,7 @@ impl EntryError {
     }
 }
 
-/// Checks the form of a pattern of either kind.
+/// Checks the form of a pattern, whether of a name or a path.
 pub(crate) fn check_pattern(pattern: &str) -> Result<(), PatternError> {
     if pattern.is_empty() {
         return Err(PatternError::Empty);
@@ -200,7 +202,7 @@ pub(crate) fn check_pattern(pattern: &str) -> Result<(), PatternError> {
     pattern::parse(pattern).map(|_| ())
 }
 
-/// The hex digits of an exact-command pattern (`=command:` or `=node-command:`).
+/// Returns the hex digits of an exact-command pattern (`=command:` or `=node-command:`).
 pub(crate) fn command_hash(pattern: &str) -> Option<&str> {
     pattern
         .strip_prefix("=command:")
@@ -220,7 +222,7 @@ impl Entry {
         self.arguments().map(|_| ())
     }
 
-    /// What it wants of the arguments, if nothing is wrong with the entry.
+    /// Returns what the entry requires of the arguments, if the entry is valid.
     pub(crate) fn arguments(&self) -> Result<ArgumentRule, EntryError> {
         check_pattern(&self.pattern)?;
         let rule = ArgumentRule::parse(self.arg_pattern.as_deref(), self.args.as_deref())?;
@@ -240,7 +242,7 @@ impl Entry {
         Ok(rule)
     }
 
-    /// The digest of directory and arguments, where it is for exactly these.
+    /// Returns the digest of directory and arguments, if the entry is for exactly these.
     pub(crate) fn digest(&self) -> Option<String> {
         let written = self
             .arg_pattern
@@ -290,12 +292,12 @@ impl Entry {
             .ok_or("`sha256` is not 64 hex digits")
     }
 
-    /// Says the same of the same commands, for as long.
+    /// Whether both entries allow the same commands for the same time.
     pub fn has_terms_of(&self, other: &Self) -> bool {
         self.terms() == other.terms()
     }
 
-    /// Without what only tells about it.
+    /// The entry without fields that are only informative.
     fn terms(&self) -> Self {
         Self {
             pattern: self.pattern.clone(),
@@ -309,15 +311,15 @@ impl Entry {
             interactive: self.interactive,
             terminal: self.terminal,
             paths: self.paths.clone(),
-            // Those satisfy fewer programs.
+            // The source counts for base entries only, because they satisfy fewer programs.
             source: self.is_base().then(|| BASE.to_owned()),
             shield: self.shield,
             ..Self::default()
         }
     }
 
-    /// The name under which its use is recorded: its id, else where it stands and what it says.
-    /// `origin` is such as `agents.main.allowlist[3]`.
+    /// Returns the name under which uses of the entry are recorded: its id, else its scope and
+    /// terms. `origin` is the position of the entry, such as `agents.main.allowlist[3]`.
     pub fn use_key(&self, origin: &str) -> String {
         if let Some(id) = self
             .id
@@ -327,43 +329,44 @@ impl Entry {
             return id.clone();
         }
         let scope = origin.rsplit_once(".allowlist[").map_or(origin, |(s, _)| s);
-        // Plain data: this cannot fail.
+        // Serializing plain data cannot fail.
         let terms = serde_json::to_string(&self.terms()).unwrap_or_default();
         format!("{scope} {}", hex(&Sha256::digest(terms.as_bytes())))
     }
 
-    /// Made by "always" for more than was asked about. What the approver did not see is not covered:
-    /// code in arguments, and options that start programs.
+    /// Whether "always" stored the entry for more than the approved call. Such an entry does not
+    /// cover what the approver did not see: code in arguments, and options that start programs.
     pub(crate) fn is_widened(&self) -> bool {
         let is_open = |args: &Vec<String>| args.iter().any(|argument| argument == ANY_ARGUMENTS);
         self.is_remembered() && self.args.as_ref().is_some_and(is_open)
     }
 
-    /// Made by "always": it holds the facts of the call that was approved.
+    /// Whether "always" stored the entry. It then holds the facts of the approved call.
     pub(crate) fn is_remembered(&self) -> bool {
         self.source.as_deref() == Some(ALLOW_ALWAYS)
     }
 
-    /// Whether it names a program that is looked up in PATH, and not a file. The lone `*` names no program.
+    /// Whether the entry names a program that is looked up in PATH, and not a file. The lone `*`
+    /// names no program.
     pub fn is_for_name(&self) -> bool {
         let pattern = self.pattern.as_str();
         !pattern::is_path_pattern(pattern) && pattern != "*" && !pattern.starts_with('=')
     }
 
-    /// One of those that the first start writes.
+    /// Whether the first start wrote the entry.
     pub fn is_base(&self) -> bool {
         self.source.as_deref() == Some(BASE)
     }
 
-    /// One that Interlock ships, in the base or in a template: the owner chose the bundle, and not
-    /// this entry alone.
+    /// Whether Interlock ships the entry, in the base or in a template. The owner chose the bundle
+    /// and not this entry alone.
     pub fn is_shipped(&self) -> bool {
         let source = self.source.as_deref();
         self.is_base() || source.is_some_and(|source| source.starts_with(TEMPLATE_SOURCE))
     }
 
-    /// A remembered grant that binds no arguments would trust a program for everything it can do,
-    /// which no approver agreed to: it never matches.
+    /// Whether the entry never matches. A remembered grant without bound arguments would trust
+    /// everything that the program can do, and no approver agreed to that.
     pub fn is_inert(&self) -> bool {
         self.is_remembered()
             && self.arg_pattern.is_none()
@@ -373,7 +376,7 @@ impl Entry {
 }
 
 impl DenyRule {
-    /// Denies the same commands, for whatever reason.
+    /// Whether both rules deny the same commands. The reason is not compared.
     pub fn denies_same(&self, other: &Self) -> bool {
         self.pattern == other.pattern
             && self.arg_pattern == other.arg_pattern

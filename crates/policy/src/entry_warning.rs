@@ -1,5 +1,5 @@
-//! Entries that grant more than they look like: programs that start others or run any code, trusted with
-//! any arguments. Adding one is the owner's right; it comes with a warning and a narrower form.
+//! Warns about entries that grant more than they seem to: programs that start others or run any
+//! code, trusted with any arguments. The owner may add them; the warning names a narrower form.
 
 use interlock_programs::inline::{Reach, reach};
 use interlock_programs::{has_row, is_shell};
@@ -13,12 +13,12 @@ use crate::pattern::has_wildcard;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EntryWarning {
     pub message: String,
-    /// The flags and the pattern of a narrower entry, to put behind `allowlist add --agent AGENT`.
+    /// The flags and the pattern of a narrower entry, to append to `allowlist add --agent AGENT`.
     #[serde(skip)]
     pub narrower: String,
 }
 
-/// Programs that do more than their arguments seem to say, with the reason and the arguments of a
+/// Programs that do more than their arguments suggest, with the reason and the arguments of a
 /// narrower entry.
 const BROAD_PROGRAMS: &[(&[&str], &str, &[&str])] = &[
     (
@@ -67,7 +67,7 @@ const BROAD_PROGRAMS: &[(&[&str], &str, &[&str])] = &[
 ];
 
 impl Entry {
-    /// Why this entry grants more than it looks like; none where it binds arguments.
+    /// Returns why this entry grants more than it seems to, or `None` if it binds arguments.
     pub fn warning(&self) -> Option<EntryWarning> {
         if self.args.is_some() || self.arg_pattern.is_some() || self.bound_file.is_some() {
             return None;
@@ -79,7 +79,7 @@ impl Entry {
             });
         }
         let name = self.pattern.rsplit('/').next().unwrap_or(&self.pattern);
-        // That no entry satisfies a shell is said elsewhere.
+        // A different message says that no entry satisfies a shell.
         if has_wildcard(name) || is_shell(name) {
             return None;
         }
@@ -98,7 +98,7 @@ impl Entry {
             ),
             (None, None) => return None,
         };
-        // For these programs it is known which arguments only read files, and which files.
+        // For these programs the table says which arguments name files that are only read.
         let flags: Vec<String> = if has_row(name) {
             vec!["--path='${workspace}/**'".to_owned()]
         } else {

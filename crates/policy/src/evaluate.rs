@@ -1,4 +1,4 @@
-//! Prepare and judge: from a request to a verdict.
+//! Analyzes and judges: from a request to a verdict.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use interlock_programs::Resolver;
 use crate::judge::{CallerInput, JudgedCall, Policy};
 use crate::verdict::Verdict;
 
-/// What a caller asks for.
+/// A request to run a command.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
     pub source: Source,
-    /// Absolute.
+    /// An absolute path.
     pub cwd: String,
-    /// Overrides of the call.
+    /// The overrides of the call.
     pub env: BTreeMap<String, String>,
     pub input: CallerInput,
     /// The directories that `${workspace}` stands for, if any.
@@ -22,14 +22,14 @@ pub struct RunRequest {
     pub now_ms: u64,
 }
 
-/// What it is, and whether it may run.
+/// What the request is, and whether it may run.
 #[derive(Debug)]
 pub struct Evaluation {
     pub analysis: Analysis,
     pub verdict: Verdict,
 }
 
-/// The one way from a request to a verdict.
+/// The only way from a request to a verdict.
 pub fn evaluate(
     request: RunRequest,
     policy: &Policy,

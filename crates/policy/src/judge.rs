@@ -1,8 +1,8 @@
-//! The one evaluator: the run itself, `explain`, `policy test`, the prompts and the audit all use
+//! The only evaluator. The run itself, `explain`, `policy test`, the prompts and the audit all use
 //! [`Policy::judge`]; nothing else judges.
 //!
-//! Read it from the top: what the environment refuses, what deny rules refuse, what satisfies
-//! each command, the verdict table, and what only tightens an allow afterwards.
+//! Read it from the top: what the environment forbids, what deny rules forbid, what satisfies each
+//! command, the verdict table, and what tightens an allow afterwards.
 
 mod caller;
 mod holds;
@@ -41,7 +41,7 @@ use crate::verdict::{
     FallbackOutcome, JudgedCommand, Outcome, Proof, Reason, Transport, UsedEntry, Verdict,
 };
 
-/// Everything that decides for one agent on one host, ready for use.
+/// Everything that decides for one agent on one host, ready for judging.
 #[derive(Debug)]
 pub struct Policy {
     pub agent: AgentId,
@@ -60,38 +60,38 @@ pub struct Policy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillBin {
     pub name: String,
-    /// Where the gateway found it; if given, the program must be that file.
+    /// Where the gateway found the program. If set, the program must be that file.
     pub path: Option<String>,
 }
 
-/// What belongs to the call and not to the command.
+/// The facts that belong to the call and not to the command.
 #[derive(Debug, Clone, Copy)]
 pub struct JudgedCall<'a> {
-    /// The overrides, as the caller sent them.
+    /// The overrides as the caller sent them.
     pub env: &'a BTreeMap<String, String>,
     pub input: CallerInput,
-    /// The directories that `${workspace}` stands for: those that the call is for, or the agent's own.
-    /// Never what the caller names with the command.
+    /// The directories that `${workspace}` stands for: those that the call is for, or the agent's
+    /// own. The caller can never name them together with the command.
     pub workspace: &'a [String],
     pub now_ms: u64,
 }
 
-/// How the caller can type into the run while it goes on. A program that reads commands (a pager, a
-/// database shell) is a shell for a caller that can type into it.
+/// How the caller can type into the run. A program that reads commands (a pager, a database shell)
+/// is a shell for a caller that can type into it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallerInput {
-    /// Not at all: standard input is empty.
+    /// The caller cannot type: standard input is empty.
     #[default]
     None,
-    /// Through a pipe that stays open (`stdin: "pipe"`).
+    /// The caller types through a pipe that stays open (`stdin: "pipe"`).
     Pipe,
-    /// Through a terminal, which is always writable (`pty`).
+    /// The caller types through a terminal, which is always writable (`pty`).
     Terminal,
 }
 
 impl CallerInput {
-    /// From the facts of a call: whether it has a terminal, and whether its stdin is a pipe.
+    /// Derives the input from whether the call has a terminal and whether its stdin is a pipe.
     pub fn from_call(has_terminal: bool, has_pipe: bool) -> Self {
         match (has_terminal, has_pipe) {
             (true, _) => Self::Terminal,
@@ -106,7 +106,7 @@ impl CallerInput {
 }
 
 impl Policy {
-    /// Judges an analysed request. The resolver must be the one that the analysis used.
+    /// Judges an analyzed request. The resolver must be the one that the analysis used.
     pub fn judge(
         &self,
         analysis: &Analysis,
@@ -115,7 +115,8 @@ impl Policy {
     ) -> Verdict {
         let mut facts = self.gather(analysis, call, resolver);
         let (outcome, reason) = self.decide(&facts, self.levels.ask.value());
-        // To say what a prompt would bind, odd text is parsed in full: only if there will be one.
+        // To describe what an approval would bind, odd text is parsed in full, but only if an
+        // approver is asked.
         let is_hidden = facts.odd.is_some() || binding::is_hidden(analysis);
         if outcome == Outcome::Ask && is_hidden && facts.sight.is_none() {
             facts.sight = Some(analysis.sight());
@@ -134,7 +135,7 @@ impl Policy {
         let entries = self.used_entries(&mut facts, outcome);
         let remedies = remedy::remedies(self, &facts, (outcome, binding.kind), &reason);
         let suggestion = suggest::suggestion(&facts, outcome, reason.code);
-        // A command that changes the answer says more than another way to write this one.
+        // A command that changes the verdict is more useful than another spelling of the line.
         let suggestion = suggestion.filter(|_| facts.odd.is_some() || remedies.is_empty());
         Verdict {
             outcome,
@@ -152,8 +153,8 @@ impl Policy {
         }
     }
 
-    /// Whether the run gets the shield. Text that is not plain does, unless it is seen to start what
-    /// cannot work in it.
+    /// Decides whether the run gets the shield. Odd text gets it too, unless it visibly starts a
+    /// program that cannot work in the shield.
     fn shield_of(&self, facts: &Facts, outcome: Outcome) -> VerdictShield {
         let wants_none = outcome.is_allow()
             && self.levels.security.value() == Security::Allowlist
@@ -167,7 +168,7 @@ impl Policy {
         }
     }
 
-    /// Those without which it would not have been allowed.
+    /// Returns the entries without which the run would not have been allowed.
     fn used_entries(&self, facts: &mut Facts, outcome: Outcome) -> Vec<UsedEntry> {
         if !outcome.is_allow() || self.levels.security.value() != Security::Allowlist {
             return Vec::new();
@@ -187,7 +188,7 @@ impl Policy {
             .collect()
     }
 
-    /// Collects what the decision rests on. Odd text is described only if a rule needs it.
+    /// Collects the facts of the decision. Odd text is described only if a rule needs it.
     fn gather(&self, analysis: &Analysis, call: JudgedCall<'_>, resolver: &dyn Resolver) -> Facts {
         let rejected = env::check_overrides(call.env).err();
         let must_see = !self.deny.is_empty() || self.strict_inline_eval;
@@ -245,7 +246,7 @@ impl Policy {
         }
     }
 
-    /// The verdict table, then what tightens an allow.
+    /// Applies the verdict table, then what tightens an allow.
     fn decide(&self, facts: &Facts, ask: Ask) -> (Outcome, Reason) {
         if let Some(message) = &facts.env_rejected {
             return (Outcome::Deny, Reason::new("env-rejected", message));
@@ -338,7 +339,7 @@ impl Policy {
         (outcome, reason)
     }
 
-    /// What turns an allow into an approval, or into a denial where `ask` is `off`.
+    /// Turns an allow into an approval, or into a denial if `ask` is `off`.
     fn tighten(facts: &Facts, ask: Ask) -> Option<(Outcome, Reason)> {
         if let DenyFinding::Unseen(reason) = facts.finding {
             let outcome = if ask == Ask::Off {
@@ -357,8 +358,8 @@ impl Policy {
         Some((Outcome::Ask, reason.at("tools.exec.strictInlineEval")))
     }
 
-    /// Judged on the verdict as it stands without the caller's own `ask`: a caller cannot harden its
-    /// way into a looser fallback.
+    /// Decides what happens if no approver answers. The decision uses the verdict without the
+    /// caller's own `ask`, so that a caller cannot reach a looser fallback by asking for more.
     fn fall_back(&self, facts: &Facts) -> FallbackOutcome {
         let fallback = self.levels.ask_fallback.value();
         let (without_call, _) = self.decide(facts, self.levels.ask_without_caller());
@@ -390,7 +391,7 @@ impl Policy {
     }
 }
 
-/// What a decision rests on.
+/// The facts that a decision rests on.
 pub(crate) struct Facts {
     env_rejected: Option<String>,
     exact_command: Option<Exact>,
@@ -400,9 +401,9 @@ pub(crate) struct Facts {
     pub(crate) segments: Vec<JudgedCommand>,
     sight: Option<Sight>,
     finding: DenyFinding,
-    /// Label and why it matters.
+    /// The label of the inline code, and why it matters.
     inline: Option<(String, &'static str)>,
-    /// What cannot work in the shield that runs of this host have.
+    /// A program of the line that cannot work in the shield of this host.
     needing: Option<shield::Needing>,
 }
 
@@ -414,13 +415,14 @@ struct Exact {
 }
 
 impl Facts {
-    /// By something that no entry can outweigh.
+    /// Whether the request is refused for a reason that no entry outweighs.
     fn is_refused(&self) -> bool {
         self.env_rejected.is_some() || matches!(self.finding, DenyFinding::Denied(_))
     }
 }
 
-/// With strict inline evaluation, what cannot be seen may be inline code.
+/// Finds inline code. Under strict inline evaluation, text that cannot be seen counts as inline
+/// code.
 fn first_inline_code(sight: &Sight) -> Option<(String, &'static str)> {
     let hit = sight
         .commands
@@ -434,7 +436,7 @@ fn first_inline_code(sight: &Sight) -> Option<(String, &'static str)> {
     }
 }
 
-/// A plain line that the allowlist satisfied, or that a human approves, runs directly.
+/// A plain line that the allowlist satisfies, or that a human approves, runs directly.
 fn transport(analysis: &Analysis, facts: &Facts, outcome: Outcome) -> Transport {
     match (&analysis.source, &analysis.shape) {
         (CommandSource::Argv(_), _) => Transport::Direct,

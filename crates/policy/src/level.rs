@@ -1,11 +1,11 @@
-//! The three knobs and the one way in which sources of policy are combined: the stricter wins.
+//! The three levels, and the only way in which sources of policy are combined: the stricter wins.
 
 use serde::{Deserialize, Serialize};
 
-/// Values of which one is at least as strict as the other. `join` keeps the stricter one; it is
-/// associative, commutative, idempotent and monotone, so the order of the sources never matters.
+/// Values that are ordered by strictness. `join` keeps the stricter value. It is associative,
+/// commutative, idempotent and monotone, so the order of the sources never matters.
 pub trait Strictness: Copy + Ord {
-    /// The stricter of the two. The derived order of each level runs from loose to strict.
+    /// Returns the stricter value. The derived order of each level runs from loose to strict.
     #[must_use]
     fn join(self, other: Self) -> Self {
         self.max(other)
@@ -26,7 +26,7 @@ macro_rules! level {
                 match self { $(Self::$variant => $text),+ }
             }
 
-            /// Exactly as written in documents: no other case, no blanks.
+            /// Parses a value exactly as documents write it: in this case and without blanks.
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $($text => Some(Self::$variant),)+ _ => None }
             }

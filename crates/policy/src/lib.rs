@@ -1,10 +1,11 @@
-//! The policy: says whether a command may run.
+//! The policy: decides whether a command may run.
 //!
-//! Everything here is pure: no clock, no files, no async. Read in this order: `level` and
-//! `effective` (the levels, joined from all their layers), `document` and `entry` (the approvals
-//! document), `allowlist`, `safe_bin` and `deny` (what satisfies a command, and what forbids it),
-//! `evaluate` (the one way from a request to a verdict), `judge` (from an analysis to a verdict),
-//! `verdict`, `approvable` (what an approver could allow), then `remember` (what *always* would store).
+//! Everything in this crate is pure: no clock, no files, no async. Read the modules in this order:
+//! `level` and `effective` (the levels, joined from all their layers), `document` and `entry` (the
+//! approvals document), `allowlist`, `safe_bin` and `deny` (what satisfies a command, and what
+//! forbids it), `evaluate` (the only way from a request to a verdict), `judge` (from an analysis to
+//! a verdict), `verdict`, `approvable` (what an approver could allow), and `remember` (what
+//! *always* would store).
 
 #![forbid(unsafe_code)]
 

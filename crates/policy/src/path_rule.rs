@@ -1,10 +1,10 @@
-//! The patterns of an entry's `paths`: what they mean for one call.
+//! The patterns of an entry's `paths`, as they apply to one call.
 
 use globset::GlobMatcher;
 
 use crate::pattern::{self, PatternError};
 
-/// Stands for the workspace of the call, at the start of a pattern.
+/// The variable that stands for the workspace of the call, at the start of a pattern.
 pub(crate) const WORKSPACE: &str = "${workspace}";
 
 /// Why the `paths` of an entry cannot be used.
@@ -22,7 +22,7 @@ pub enum PathRuleError {
     ExactCommand,
 }
 
-/// Checks the form; neither workspace nor home need be known for that.
+/// Checks the form of the patterns, without knowing the workspace or the home directory.
 pub(crate) fn check(patterns: &[String]) -> Result<(), PathRuleError> {
     if patterns.is_empty() {
         return Err(PathRuleError::Empty);
@@ -48,7 +48,7 @@ pub(crate) fn check(patterns: &[String]) -> Result<(), PathRuleError> {
     Ok(())
 }
 
-/// The patterns of an entry, for one call.
+/// The patterns of an entry, ready for one call.
 #[derive(Debug)]
 pub(crate) struct PathRules {
     rules: Vec<PathRule>,
@@ -56,7 +56,7 @@ pub(crate) struct PathRules {
 
 #[derive(Debug)]
 struct PathRule {
-    /// What the path must begin with, literally: a workspace may have any name.
+    /// The literal beginning of the path, because a workspace may have any name.
     root: String,
     rest: PathRest,
 }
@@ -65,13 +65,13 @@ struct PathRule {
 enum PathRest {
     /// The root and everything beneath it.
     Everything,
-    /// The rest of the path behind the root.
+    /// A pattern for the rest of the path after the root.
     Glob(GlobMatcher),
 }
 
 impl PathRules {
-    /// A pattern with the workspace or a home that is not known matches nothing. A workspace may have
-    /// several directories.
+    /// Prepares the patterns. A pattern with an unknown workspace or home directory matches
+    /// nothing. A workspace may have several directories.
     pub(crate) fn new(patterns: &[String], workspace: &[String], home: Option<&str>) -> Self {
         let mut rules = Vec::new();
         for text in patterns {
@@ -85,7 +85,7 @@ impl PathRules {
         Self { rules }
     }
 
-    /// Whether a canonical path is beneath one of them.
+    /// Whether a canonical path is beneath one of the patterns.
     pub(crate) fn cover(&self, canonical: &str) -> bool {
         self.rules.iter().any(|rule| rule.covers(canonical))
     }

@@ -1,5 +1,5 @@
-//! Path patterns: `*` and `?` stay within one component, `**` crosses. Nothing else is special:
-//! a bracket or brace in a path stands for itself.
+//! Path patterns: `*` and `?` stay within one component, `**` crosses components. No other
+//! character is special: a bracket or brace in a path stands for itself.
 
 use std::sync::OnceLock;
 
@@ -25,7 +25,7 @@ pub enum PatternError {
     Glob(String),
 }
 
-/// A pattern that begins with `=command:` is not one of paths.
+/// Whether the pattern is for paths. A pattern that begins with `=command:` is not.
 pub fn is_path_pattern(pattern: &str) -> bool {
     pattern.contains('/') || pattern.starts_with('~')
 }
@@ -34,7 +34,7 @@ pub(crate) fn has_wildcard(pattern: &str) -> bool {
     pattern.contains(['*', '?'])
 }
 
-/// Checks the form; the home directory need not be known for that.
+/// Checks the form of a pattern, without knowing the home directory.
 pub(crate) fn check_path(pattern: &str) -> Result<(), PatternError> {
     if pattern.is_empty() {
         return Err(PatternError::Empty);
@@ -54,7 +54,7 @@ pub(crate) fn check_path(pattern: &str) -> Result<(), PatternError> {
     Ok(())
 }
 
-/// Puts the home directory in place of a leading `~`. `None` if it is not known.
+/// Replaces a leading `~` by the home directory. Returns `None` if the home directory is not known.
 pub(crate) fn expand_home(pattern: &str, home: Option<&str>) -> Option<String> {
     match pattern.strip_prefix('~') {
         Some(rest) => home.map(|home| format!("{}{rest}", home.trim_end_matches('/'))),
@@ -62,7 +62,7 @@ pub(crate) fn expand_home(pattern: &str, home: Option<&str>) -> Option<String> {
     }
 }
 
-/// A pattern that was checked, and is compiled when it is first asked: most never are.
+/// A checked pattern that is compiled when it is first matched, because most never are.
 #[derive(Debug)]
 pub(crate) struct LazyGlob {
     glob: Glob,
@@ -104,7 +104,7 @@ pub(crate) fn parse(pattern: &str) -> Result<Glob, PatternError> {
         .map_err(|error| PatternError::Glob(error.kind().to_string()))
 }
 
-/// Whether a path pattern matches a path; the path is cleaned by its text first.
+/// Whether a path pattern matches a path. The path is normalized as text first.
 pub fn path_matches(pattern: &str, path: &str, home: Option<&str>) -> bool {
     if check_path(pattern).is_err() {
         return false;

@@ -1,7 +1,8 @@
-//! Paths that are executed or obeyed later: to change one is to run something, at another time.
+//! Paths that programs execute or obey later, so that changing one amounts to running a program at
+//! another time.
 //!
-//! One table serves `apply_patch` and the sandbox. It is about names only; what names lead to (links, `PATH`,
-//! allowlist entries) is looked up by the host.
+//! One table serves `apply_patch` and the sandbox. The table knows only names. The host looks up
+//! what names lead to (links, `PATH`, allowlist entries).
 
 mod table;
 
@@ -13,20 +14,21 @@ pub use table::PROTECTED_PATHS;
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProtectedPath {
     pub class: ProtectedClass,
-    /// Names that follow each other anywhere in a path; from its beginning where it starts with `/`. With a `/` at its
-    /// end everything beneath is meant too. `*` stands for any characters of one name.
+    /// Names that follow each other anywhere in a path, or at its beginning if this starts with
+    /// `/`. A final `/` includes everything beneath. `*` stands for any characters of one name.
     pub path: &'static str,
-    /// Directories directly beneath that hold ordinary files again, each with a directory of any name in it.
+    /// Directories directly beneath that contain ordinary files again, each in a subdirectory of
+    /// any name.
     pub except: &'static [&'static str],
-    /// What obeys the file, and when.
+    /// What obeys the file and when.
     pub reason: &'static str,
 }
 
-/// Directories that a version control system has to write to, by their names.
+/// Directories that a version control system must write to.
 const REPOSITORIES: [&str; 5] = [".git", ".hg", ".jj", ".bzr", ".svn"];
 
-/// What version control systems obey in the directories that they write to: names below the directory
-/// that holds them.
+/// Files that version control systems obey in the directories that they write to. The paths are
+/// relative to the directory above.
 pub const IN_REPOSITORY: [(&str, &str); 11] = [
     (".git/hooks", "git runs these hooks"),
     (".git/config", "git obeys it, and it names programs"),
@@ -56,19 +58,19 @@ pub const IN_REPOSITORY: [(&str, &str); 11] = [
     (".bzr/branch/branch.conf", "Bazaar obeys it"),
 ];
 
-/// What a path in the directory of a repository is, for a run that may use the repository.
+/// The kind of a path in the directory of a repository, for a run that may use the repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepositoryPath {
-    /// It is in no such directory.
+    /// The path is in no such directory.
     Outside,
-    /// The version control system writes it: objects, references, the index.
+    /// The version control system writes the path: objects, references, the index.
     Ordinary,
-    /// It is obeyed; the text says by what.
+    /// A program obeys the path; the text says which one.
     Obeyed(&'static str),
 }
 
 impl RepositoryPath {
-    /// Looks at the names of a path, however deep the repository lies.
+    /// Classifies a path by its names, however deep the repository lies.
     pub fn of(path: &Path) -> Self {
         let names: Vec<String> = path
             .components()
@@ -89,7 +91,7 @@ impl RepositoryPath {
                 "it makes a directory a repository, whose config and hooks are obeyed",
             );
         }
-        // Written for clients that read a repository as plain files.
+        // Git writes this file for clients that read a repository as plain files.
         if below[1..] == ["info", "refs"] {
             return Self::Ordinary;
         }
@@ -104,24 +106,25 @@ impl RepositoryPath {
     }
 }
 
-/// What a protected path is for.
+/// Groups of protected paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProtectedClass {
     /// Config and hooks of a repository.
     Repository,
     /// Settings of editors, agents and other tools that start programs.
     Settings,
-    /// What a build service runs.
+    /// Files that a build service runs.
     Ci,
-    /// Shell start-up files, login, autostart, credentials.
+    /// Shell startup files, login, autostart, credentials.
     Login,
 }
 
 impl ProtectedPath {
-    /// The row that protects an absolute path.
+    /// Returns the row that protects an absolute path.
     ///
-    /// Letter case and what some file systems ignore in a name make no difference: a file system that minds them is
-    /// asked about one file too many, the other way round one would run.
+    /// Letter case, and characters that some file systems ignore in names, make no difference. On a
+    /// file system that distinguishes them, this asks about one file too many; comparing exactly
+    /// would let a protected file through on the others.
     pub fn find(path: &Path) -> Option<&'static Self> {
         let names: Vec<String> = path
             .components()
@@ -133,7 +136,7 @@ impl ProtectedPath {
         PROTECTED_PATHS.iter().find(|row| row.protects(&names))
     }
 
-    /// The path of the row below a directory, where it is not absolute and stands for one name.
+    /// Returns the path of the row below a directory, if the row is relative and has no wildcard.
     pub fn below(&self, directory: &Path) -> Option<std::path::PathBuf> {
         let path = self.path.trim_end_matches('/');
         let is_plain = !path.starts_with('/') && !path.contains('*');
@@ -162,30 +165,30 @@ impl ProtectedPath {
                 .iter()
                 .zip(found)
                 .all(|(wanted, name)| is_match(wanted, name));
-            // `.claude/worktrees/NAME/FILE`: a checkout, in which the table begins anew.
+            // `.claude/worktrees/NAME/FILE` is in a checkout, where the table applies anew.
             let is_excepted = rest.len() > 2 && self.except.contains(&rest[0].as_str());
             is_here && (holds_beneath || rest.is_empty()) && !is_excepted
         })
     }
 }
 
-/// A name as the most forgiving file system compares it: without case, ignorable characters, and dots, blanks and
-/// stream names at its end.
+/// Normalizes a name as the most tolerant file system compares it: without case, ignorable
+/// characters, and trailing dots, blanks and stream names.
 fn folded(name: &str) -> String {
-    // In two steps, so that `ſ` and `ß` become what full case folding makes of them.
+    // Upper case first, so that `ſ` and `ß` become the same as under full case folding.
     let upper: String = name.chars().flat_map(char::to_uppercase).collect();
     let lower = upper.chars().flat_map(char::to_lowercase);
     let lower: String = lower.filter(|letter| !is_ignorable(*letter)).collect();
     let name = lower.split(':').next().unwrap_or_default();
     let name = name.trim_end_matches([' ', '.']);
-    // The short name that some file systems give it.
+    // The short name of `.git` on some file systems.
     if name == "git~1" {
         return ".git".to_owned();
     }
     name.to_owned()
 }
 
-/// Characters that HFS+ leaves out when it compares names.
+/// Characters that HFS+ ignores when it compares names.
 fn is_ignorable(letter: char) -> bool {
     matches!(letter, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }

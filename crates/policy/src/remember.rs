@@ -1,11 +1,10 @@
-//! What "always" would store, computed beforehand so that it can be shown.
+//! Computes what "always" would store before the approver decides, so that it can be shown.
 //!
-//! The exact form is the call that was asked about and nothing else: this program, these arguments,
-//! this directory, these environment values, this terminal and standard input, and the content of a
-//! script or of a program that the running user could alter. Where files of a project decide what runs,
-//! it is stored for that project (`project`). Wider forms are offered beside it where
-//! an approver can see what they would let through, and left out, with the reason, where no approver
-//! could.
+//! The exact form is the approved call and nothing else: this program, these arguments, this
+//! directory, these environment values, this terminal and standard input, and the content of a
+//! script or of a program that the running user could alter. If files of a project decide what
+//! runs, the entry is stored for that project (`project`). Wider forms are offered only if an
+//! approver can see what they would let through. Otherwise they are left out, with the reason.
 
 mod project;
 mod readers;
@@ -29,11 +28,11 @@ use crate::judge::{
 };
 use crate::verdict::JudgedCommand;
 
-/// Entries that would satisfy what is a miss now, or why there are none.
+/// The entries that would satisfy the present misses, or the reason why there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remember {
-    /// What "always" stores where no other form is chosen.
+    /// The entries that "always" stores unless the approver chooses another form.
     pub entries: Vec<Entry>,
     /// The form of these entries: exact, or for this project.
     #[serde(skip_serializing_if = "AlwaysForm::is_exact")]
@@ -46,7 +45,7 @@ pub struct Remember {
     pub not_wider: Vec<NotWider>,
 }
 
-/// A wider form and what it would store.
+/// A wider form and the entries that it would store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wider {
@@ -70,15 +69,15 @@ pub enum AlwaysForm {
     /// These arguments in this directory.
     #[default]
     Exact,
-    /// The first so many arguments, then any.
+    /// The first arguments, this many, then any.
     Leading(usize),
     /// Any arguments.
     Program,
-    /// The words that decide, in this project: what runs, its files decide.
+    /// The words that decide, in this project, because the files of the project decide what runs.
     Project,
 }
 
-/// Not the name of a form.
+/// A text that is not the name of a form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not one of `exact`, `leading:N`, `program`, `project`")]
 pub struct AlwaysFormInvalid(String);
@@ -110,7 +109,7 @@ impl FromStr for AlwaysForm {
 }
 
 impl AlwaysForm {
-    /// These arguments in this directory.
+    /// Whether the form is these arguments in this directory.
     pub fn is_exact(&self) -> bool {
         *self == Self::Exact
     }
@@ -138,9 +137,9 @@ impl Remember {
         }
     }
 
-    /// An entry that would satisfy the same line without the shield says so. It is offered for
-    /// exactly the line that was shown: an approver who widens it has not seen what else would run
-    /// without the shield.
+    /// Marks the entries for a run without the shield, if the run has none. Wider forms are removed
+    /// then, because an approver who chooses one has not seen what else would run without the
+    /// shield.
     pub(crate) fn in_shield(mut self, shield: VerdictShield) -> Self {
         if shield.is_usual() {
             return self;
@@ -200,14 +199,14 @@ impl Remember {
     }
 }
 
-/// A command with the entry for exactly it.
+/// A command with the entry for exactly this command.
 struct Storable<'a> {
     command: &'a Command,
     executable: &'a Executable,
     entry: Entry,
-    /// Where the script stands in argv, for one that an interpreter runs.
+    /// The position of the script in argv, if an interpreter runs it.
     operand: Option<usize>,
-    /// The entry is for the project around the directory.
+    /// Whether the entry is for the project around the directory.
     is_project: bool,
 }
 
@@ -250,11 +249,11 @@ fn exact<'a>(
     Ok(storable)
 }
 
-/// More than this in one entry is not read by an approver.
+/// The most bytes of environment values in one entry. An approver would not read more.
 const MAX_ENV_BYTES: usize = 4096;
 
-/// The facts of the call: every variable with its value, the harmless ones too, and how the caller can
-/// type into the run. The entry then satisfies no other call.
+/// Binds the entry to the facts of the call: every variable with its value, including harmless
+/// ones, and how the caller can type into the run. The entry then satisfies no other call.
 fn hold_call(entry: &mut Entry, caller: CommandCaller<'_>) -> Result<(), String> {
     entry.env = caller.env.held();
     if entry.env.iter().map(String::len).sum::<usize>() > MAX_ENV_BYTES {
@@ -275,7 +274,7 @@ fn hold_call(entry: &mut Entry, caller: CommandCaller<'_>) -> Result<(), String>
     entry.check().map_err(|error| error.to_string())
 }
 
-/// These arguments in this directory; a script with its content.
+/// Returns the entry for these arguments in this directory. A script is bound with its content.
 fn entry_for<'a>(
     command: &'a Command,
     executable: &'a Executable,
@@ -289,7 +288,7 @@ fn entry_for<'a>(
     };
     let file_name = executable.canonical.rsplit('/').next();
     if executable.kind == FileKind::Native && file_name != Some(called_as(command)) {
-        // One file may be many programs, and go by the name it is called by.
+        // One file may implement many programs, chosen by the name of the call.
         entry.called_as = Some(called_as(command).to_owned());
     }
     let binding = interlock_binding::of_command(command, resolver);

@@ -1,15 +1,15 @@
 //! Tool policy: which tools an agent may call at all.
 //!
-//! Each level (global, agent, gateway) can only restrict: a tool is open if no level denies it and
+//! Each level (global, agent, gateway) can only restrict. A tool is open if no level denies it and
 //! every level with an allow list names it.
 
 /// One level: `tools.allow` and `tools.deny` of the config.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolLevel<'a> {
-    /// `None`: no restriction. An empty list allows nothing.
+    /// `None` means no restriction. An empty list allows nothing.
     pub allow: Option<&'a [String]>,
     pub deny: &'a [String],
-    /// Where it is written, such as `agents.list[0].tools`.
+    /// Where the level is written, such as `agents.list[0].tools`.
     pub path: &'a str,
 }
 
@@ -32,7 +32,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("group:runtime", &["exec", "bash", "process"]),
 ];
 
-/// A permission that another one brings along: an agent that may write files may patch them.
+/// Tools that another tool implies: an agent that may write files may patch them.
 const IMPLIED: &[(&str, &str)] = &[("write", "apply_patch")];
 
 /// Whether the tool may be called.
@@ -65,7 +65,7 @@ pub fn check_tool(tool: &str, levels: &[ToolLevel<'_>]) -> Result<(), ToolRefusa
     Ok(())
 }
 
-/// A tool's name, a group, or `*`.
+/// Whether the item, which is a tool's name, a group or `*`, includes the tool.
 fn names(item: &str, tool: &str) -> bool {
     let item = item.trim().to_ascii_lowercase();
     item == "*"

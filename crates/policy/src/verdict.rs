@@ -1,4 +1,4 @@
-//! The answer of the judge, with everything a reader needs to understand it.
+//! The verdict of the judge, with everything that a reader needs to understand it.
 
 use interlock_binding::Binding;
 use interlock_command::{Argv, Span};
@@ -9,7 +9,7 @@ use crate::judge::VerdictShield;
 use crate::level::Fallback;
 use crate::remember::Remember;
 
-/// May it run? Only the judge makes one.
+/// Whether a request may run. Only the judge creates a verdict.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[must_use]
@@ -18,29 +18,29 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// The rule that decided.
     pub reason: Reason,
-    /// One for each command, in the order written. Empty when the text is odd.
+    /// One item for each command, in the order written. Empty if the text is odd.
     pub segments: Vec<JudgedCommand>,
-    /// How it would be run.
+    /// How the request would be started.
     pub transport: Transport,
     /// What happens if an approver should be asked and no surface can show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FallbackOutcome>,
-    /// What an approval would pin. Where no approver is asked, odd text is not looked into for it.
+    /// What an approval would pin. If no approver is asked, odd text is not parsed for this.
     pub binding: Binding,
     /// What "always" would store.
     pub remember: Remember,
     /// Commands that would change the outcome.
     pub remedies: Vec<Remedy>,
-    /// How the command could be written instead, where it is not what entries can satisfy.
+    /// How the command could be written instead, if entries cannot satisfy it as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<&'static str>,
-    /// The entries that an allow rests on. Empty where something else decided.
+    /// The entries that an allow rests on. Empty if something else decided.
     #[serde(skip)]
     pub entries: Vec<UsedEntry>,
-    /// An allow that rests on the allowlist, not on `full`.
+    /// Whether an allow rests on the allowlist, not on `full`.
     #[serde(skip)]
     pub by_allowlist: bool,
-    /// Whether the run would have the shield that runs of this host have.
+    /// Whether the run would have the usual shield of this host.
     #[serde(skip)]
     pub shield: VerdictShield,
 }
@@ -48,40 +48,41 @@ pub struct Verdict {
 /// An entry that satisfied a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsedEntry {
-    /// As [`crate::Entry::use_key`].
+    /// The key of the entry, as [`crate::Entry::use_key`] returns it.
     pub key: String,
     /// The file that the command resolved to.
     pub resolved: Option<String>,
-    /// What the entry holds on to: only this may run.
+    /// The content that the entry binds: only this content may run.
     pub held: Option<HeldContent>,
-    /// What the entry says about the shield.
+    /// The shield setting of the entry.
     pub shield: Option<EntryShield>,
 }
 
-/// The files of a command, as an entry with `paths` was judged by them. The run pins where they lead.
+/// The files by which a command was judged against an entry with `paths`. The run pins their
+/// destinations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckedFiles {
     pub paths: Vec<CheckedPath>,
-    /// Variables that the program gets, so that it starts no other one.
+    /// Variables that the run sets so that the program starts no other program.
     pub environment: Vec<(String, String)>,
 }
 
-/// A path of a command, and where it led when the command was judged.
+/// A path of a command, with its destination at the time of the verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedPath {
-    /// Absolute, as the command names it.
+    /// An absolute path, as the command names it.
     pub found: String,
     pub canonical: String,
 }
 
-/// Content that an entry vouches for. The run pins it, and refuses another one.
+/// Content that an entry vouches for. The run pins this content and refuses any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldContent {
     pub binding: Binding,
     pub content: BoundContent,
 }
 
-/// The three answers. An `Allow` cannot be made outside of this crate: it is the proof that the
+/// The three outcomes. An `Allow` cannot be created outside this crate, so it proves that the
 /// policy was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -90,7 +91,7 @@ pub enum Outcome {
     Deny,
 }
 
-/// Held by an allowing outcome; has no public constructor.
+/// A part of every allowing outcome. It has no public constructor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof(pub(crate) ());
 
@@ -107,7 +108,7 @@ impl Outcome {
         matches!(self, Self::Allow(_))
     }
 
-    /// From loose to strict: allow, ask, deny.
+    /// Orders outcomes from loose to strict: allow, ask, deny.
     pub fn strictness(self) -> u8 {
         match self {
             Self::Allow(_) => 0,
@@ -123,7 +124,7 @@ impl Serialize for Outcome {
     }
 }
 
-/// Why, in a stable code, in words, and where it is written.
+/// Why a verdict is as it is: a stable code, a message, and the origin of the rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
     pub code: &'static str,
@@ -152,9 +153,9 @@ impl Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// By Interlock itself, from argv; no shell sees the text.
+    /// Interlock starts the program from argv. No shell sees the text.
     Direct,
-    /// By the shell, exactly the text that was shown.
+    /// The shell runs exactly the text that was shown.
     Shell,
 }
 
@@ -165,7 +166,7 @@ pub struct JudgedCommand {
     pub argv: Argv,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span: Option<Span>,
-    /// The path as found.
+    /// The path where the program was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,30 +174,31 @@ pub struct JudgedCommand {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wrappers: Vec<String>,
     pub cwd: String,
-    /// `None`: a miss.
+    /// `None` means a miss.
     pub satisfied_by: Option<SatisfiedBy>,
     pub reason: Reason,
-    /// The entry that satisfied it.
+    /// The entry that satisfied the command.
     #[serde(skip)]
     pub entry: Option<UsedEntry>,
-    /// What that entry was judged by, where it has `paths`.
+    /// The files that the entry was judged by, if it has `paths`.
     #[serde(skip)]
     pub files: Option<CheckedFiles>,
-    /// What an entry for this command would have to admit.
+    /// What an entry for this command must admit.
     #[serde(skip)]
     pub(crate) needs: EntryNeeds,
 }
 
-/// What of a call an entry must admit beyond program and arguments.
+/// The facts of a call that an entry must admit, beyond program and arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EntryNeeds {
-    /// Variables that the harmless table does not have, with their values.
+    /// Variables with their values that the harmless table does not admit.
     pub(crate) env: Vec<(String, String)>,
-    /// The caller can type into the program.
+    /// Whether the caller can type into the program.
     pub(crate) interactive: bool,
-    /// The entry whose program, arguments and directory fit, and which does not admit the rest.
+    /// The entry whose program, arguments and directory match, but which does not admit the rest.
     pub(crate) near: Option<Box<Entry>>,
-    /// It must name the path of the program, which lies in the workspace.
+    /// Whether the entry must name the path of the program, because the program lies in the
+    /// workspace.
     pub(crate) by_path: bool,
 }
 
@@ -209,7 +211,7 @@ pub enum SatisfiedBy {
     Skill,
 }
 
-/// What the fallback says, and why.
+/// The outcome of the fallback, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FallbackOutcome {

@@ -1,11 +1,11 @@
-//! Where a program that starts others, of which we know no grammar, may hide a command. Every
-//! answer is a guess that can only add commands to look at.
+//! Finds where a program that starts others, and whose grammar is unknown, may hide a command.
+//! Every result is a guess, and it can only add commands to inspect.
 
 use interlock_programs::names::program_name;
 
-/// Words of its own that stand in front of the command, options aside.
+/// The number of operands that such a program takes before the command, options aside.
 const LEADING_OPERANDS: &[(usize, &[&str])] = &[
-    // A user, group, mask, priority, root, directory, file, time or address.
+    // The operand is a user, group, mask, priority, root, directory, file, time or address.
     (
         1,
         &[
@@ -30,7 +30,7 @@ const LEADING_OPERANDS: &[(usize, &[&str])] = &[
             "timeout",
         ],
     ),
-    // A subcommand.
+    // The operand is a subcommand.
     (
         1,
         &[
@@ -48,17 +48,17 @@ const LEADING_OPERANDS: &[(usize, &[&str])] = &[
             "zellij",
         ],
     ),
-    // A subcommand and a machine.
+    // The operands are a subcommand and a machine.
     (2, &["distrobox", "machinectl"]),
-    // Options with several values, or a command in every word.
+    // These programs have options with several values, or take a command in every word.
     (usize::MAX, &["bwrap", "concurrently", "hyperfine", "pee"]),
 ];
 
-/// Commands come from standard input, from files, or in a language of addresses.
+/// Programs that read commands from standard input, from files, or in their own address syntax.
 const READS_COMMANDS: &[&str] = &["at", "batch", "crontab", "newgrp", "run-parts", "socat"];
 
-/// Programs that start what stands behind one of these words, after so many words of their own. They are
-/// trusted or not by their own entries; rules about what they start hold all the same.
+/// Programs that start what follows one of these words, after this many words of their own. Their
+/// own entries decide whether they are trusted; rules about what they start apply as well.
 const RUNNERS: &[(&[&str], &[&str], usize)] = &[
     (
         &["uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi"],
@@ -110,10 +110,10 @@ const RUNNERS: &[(&[&str], &[&str], usize)] = &[
     ),
 ];
 
-/// A word that says what a runner does stands among its first words.
+/// The verb of a runner is among its first words.
 const MAX_RUNNER_WORDS: usize = 8;
 
-/// Where the words of a runner end, and how many of its own follow.
+/// Returns where the words of a runner end, and how many operands of its own follow.
 pub(super) fn runner(argv: &[String]) -> Option<(usize, usize)> {
     let name = program_name(argv.first()?);
     let (_, verbs, operands) = RUNNERS.iter().find(|(names, ..)| names.contains(&&*name))?;
@@ -134,7 +134,7 @@ pub(super) fn leading_operands(program: &str) -> usize {
     row.map_or(0, |(count, _)| *count)
 }
 
-/// Whether what the program starts is not in its arguments at all.
+/// Whether the commands that the program starts are not in its arguments at all.
 pub(super) fn reads_commands(argv: &[String]) -> bool {
     let name = argv
         .first()
@@ -146,12 +146,13 @@ pub(super) fn reads_commands(argv: &[String]) -> bool {
     if READS_COMMANDS.contains(&name.as_str()) {
         return !lists;
     }
-    // `parallel` without a command takes whole commands from its input.
+    // `parallel` without a command reads whole commands from its input.
     let command = argv.iter().skip(1).find(|word| !word.starts_with('-'));
     name == "parallel" && !lists && command.is_none_or(|word| word.starts_with("::"))
 }
 
-/// What may be written into the option itself: `--exec=rm`, `-c'rm x'`, `-qcrm`.
+/// Returns the parts of an option that may be an attached command: `--exec=rm`, `-c'rm x'`,
+/// `-qcrm`.
 pub(super) fn attached(option: &str) -> Vec<&str> {
     if let Some(long) = option.strip_prefix("--") {
         return long
@@ -171,7 +172,8 @@ pub(super) fn attached(option: &str) -> Vec<&str> {
     values
 }
 
-/// Where the command of `xargs` begins; `None` if an option is not understood or there is none.
+/// Returns where the command of `xargs` begins, or `None` if an option is unknown or there is no
+/// command.
 pub fn xargs_command(argv: &[String]) -> Option<usize> {
     const VALUES: &str = "EILPadns";
     const ATTACHED_VALUES: &str = "eil";
@@ -208,7 +210,7 @@ pub fn xargs_command(argv: &[String]) -> Option<usize> {
     None
 }
 
-/// The word that `xargs -I` replaces by what it reads.
+/// Returns the word that `xargs -I` replaces by its input.
 pub(super) fn replaced_word(argv: &[String]) -> Option<&str> {
     argv.iter().enumerate().find_map(|(index, word)| {
         let attached = word
@@ -226,15 +228,16 @@ pub(super) fn replaced_word(argv: &[String]) -> Option<&str> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FdExec<'a> {
     No,
-    /// With the next word.
+    /// The command begins with the next word.
     Next,
-    /// In the option itself.
+    /// The option itself contains the command.
     Attached(&'a str),
 }
 
-/// `-x`, `-X`, `--exec`, `--exec-batch`, in a cluster and with an attached command.
+/// Recognizes `-x`, `-X`, `--exec` and `--exec-batch`, also in a cluster and with an attached
+/// command.
 pub(super) fn fd_exec(word: &str) -> FdExec<'_> {
-    /// Short options of `fd` whose value may follow directly.
+    /// Short options of `fd` whose value may be attached.
     const VALUES: &str = "SEcdejot";
     if let Some(long) = word.strip_prefix("--") {
         return match long.split_once('=') {

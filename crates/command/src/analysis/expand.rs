@@ -1,4 +1,4 @@
-//! Expansion: tildes, globs, the leading `cd X &&` chain, and our own builtins.
+//! Expansion: tildes, globs, the leading `cd X &&` chain, and Interlock's builtins.
 
 use interlock_programs::builtins::Builtin;
 use interlock_programs::{Glob, GlobBudget, GlobError, GlobToken};
@@ -7,8 +7,8 @@ use super::{AnalysisStep, CommandParts, Host};
 use crate::line::{Line, Segment, Word};
 use crate::odd::{NotPlain, Odd};
 
-/// Expands tildes and globs, follows the leading `cd X &&` chain, and finds our own builtins. One
-/// list for each pipeline.
+/// Expands tildes and globs, follows the leading `cd X &&` chain, and finds Interlock's builtins.
+/// Returns one list of steps for each pipeline.
 pub(super) fn expand_line(
     line: &Line,
     cwd: &str,
@@ -74,7 +74,7 @@ fn expand_segment(
     })
 }
 
-/// The words of a segment while they are expanded.
+/// The words of a segment during expansion.
 struct ExpandedWords {
     texts: Vec<String>,
     literal: Vec<bool>,

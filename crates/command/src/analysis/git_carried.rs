@@ -1,15 +1,15 @@
-//! Commands that stand in the arguments of git. Every answer can only add commands to look at.
+//! Finds commands in the arguments of git. Every result can only add commands to inspect.
 
 /// A command that git starts.
 pub(super) enum GitCarried {
     Words(Vec<String>),
-    /// For a shell.
+    /// Text for a shell.
     Text(String),
-    /// The name of an alias is there, and what it stands for is not.
+    /// The name of an alias is visible, but not its meaning.
     Unseen,
 }
 
-/// Options in front of the subcommand whose value is the next word.
+/// Options before the subcommand whose value is the next word.
 const WITH_VALUE: [&str; 8] = [
     "-C",
     "-c",
@@ -21,7 +21,8 @@ const WITH_VALUE: [&str; 8] = [
     "--work-tree",
 ];
 
-/// `name` is what the program is called: `git-push` is the subcommand itself.
+/// Returns the commands that git would start. `name` is the program's name, because `git-push`
+/// contains the subcommand.
 pub(super) fn commands(argv: &[String], name: &str) -> Vec<GitCarried> {
     if let Some(subcommand) = name.strip_prefix("git-") {
         let words = [
@@ -78,7 +79,7 @@ pub(super) fn commands(argv: &[String], name: &str) -> Vec<GitCarried> {
             let command = command.into_iter().skip_while(|word| word.starts_with('-'));
             let command: Vec<String> = command.collect();
             found.push(match command.as_slice() {
-                // One word is a text for a shell.
+                // Git passes a single word to a shell.
                 [text] => GitCarried::Text(text.clone()),
                 _ => GitCarried::Words(command),
             });
@@ -91,7 +92,7 @@ pub(super) fn commands(argv: &[String], name: &str) -> Vec<GitCarried> {
     found
 }
 
-/// `alias.NAME=VALUE`; sections of settings have no case.
+/// Parses `alias.NAME=VALUE`. Sections of settings ignore case.
 fn alias(setting: &str) -> Option<(&str, &str)> {
     let (key, value) = setting.split_once('=')?;
     let (section, name) = key.split_once('.')?;
@@ -100,7 +101,7 @@ fn alias(setting: &str) -> Option<(&str, &str)> {
         .then_some((name, value))
 }
 
-/// The values of an option that takes a text for a shell.
+/// Returns the values of an option that takes text for a shell.
 fn texts(words: &[String], short: &str, long: &str) -> Vec<GitCarried> {
     let mut found = Vec::new();
     for (index, word) in words.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! From text or argv to the commands that would run: expansion, wrappers, shells, resolution.
 //!
-//! [`analyse`] gives one [`Analysis`]; the judge, `explain`, prompts and the runner all use that
+//! [`analyse`] returns one [`Analysis`]. The judge, `explain`, prompts and the runner all use that
 //! value, so they cannot disagree about what a command is.
 
 mod carried;
@@ -24,17 +24,17 @@ pub use carried::xargs_command;
 pub use sight::{SeenCommand, Sight};
 pub use sight::{seen_behind, started_by};
 
-/// No command text is longer than this.
+/// The longest command text, in bytes. Longer input is refused.
 pub const MAX_TEXT_BYTES: usize = 256 * 1024;
-/// `sh -c` inside `sh -c`: texts within texts that are looked through.
+/// How many texts within texts (`sh -c` inside `sh -c`) are looked through.
 pub const MAX_TEXT_DEPTH: usize = 3;
 
-/// What the caller asked to run.
+/// The command that the caller requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// Shell command text.
     Text(String),
-    /// An exact argument vector; no shell is involved.
+    /// An exact argument vector, without a shell.
     Argv(Vec<String>),
 }
 
@@ -42,7 +42,7 @@ pub enum Source {
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
     pub resolver: &'a dyn Resolver,
-    /// Where wrappers and shells must live to be looked through.
+    /// The directories in which wrappers and shells must lie to be looked through.
     pub trusted_dirs: &'a [String],
 }
 
@@ -80,7 +80,7 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// Stable, for programs.
+    /// A stable code, for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Empty => "COMMAND_EMPTY",
@@ -97,17 +97,17 @@ pub struct Analysis {
     pub source: Source,
     pub cwd: String,
     pub shape: Shape,
-    /// The commands to be judged, wrappers and `sh -c` taken away. Empty when the text is odd.
+    /// The commands to be judged, without wrappers and `sh -c`. Empty if the text is odd.
     pub commands: Vec<Command>,
-    /// How the commands hang together; the engine runs them by it. Empty when the text is odd.
+    /// The structure of the line, by which the engine runs the commands. Empty if the text is odd.
     pub tree: Vec<NodePipeline>,
     /// The commands as written, for callers that inspect every layer.
     roots: Vec<Root>,
 }
 
 impl Analysis {
-    /// Why a builtin of the line is not the one that Interlock has: such a line means what it
-    /// says only to a shell. `cd x; rm y` without the `cd` would be another command.
+    /// Returns why Interlock cannot run a builtin of the line itself. Only a shell can run such a
+    /// line as it is meant: `cd x; rm y` without the `cd` would be another command.
     pub fn shell_builtin(&self) -> Option<&'static str> {
         self.commands
             .iter()
@@ -120,11 +120,11 @@ impl Analysis {
 
 #[derive(Debug, Clone)]
 pub enum Shape {
-    /// Every word is proven; the line can be run without a shell.
+    /// Every word is proven, so the line can run without a shell.
     Plain(Line),
     /// An argument vector.
     Argv,
-    /// Only a shell could say what it means.
+    /// Only a shell knows what the text means.
     Odd(NotPlain),
 }
 
@@ -137,7 +137,7 @@ impl Shape {
     }
 }
 
-/// A pipeline of the line, or of the text behind a `sh -c` that was looked through.
+/// A pipeline of the line, or of a `sh -c` text that was looked through.
 #[derive(Debug, Clone)]
 pub struct NodePipeline {
     pub stages: Vec<NodeStage>,
@@ -155,23 +155,23 @@ pub struct NodeStage {
 pub enum CommandNode {
     /// An index into [`Analysis::commands`].
     Command(usize),
-    /// What `sh -c TEXT` says.
+    /// The pipelines of a `sh -c` text.
     Group(Vec<NodePipeline>),
 }
 
-/// One program that would be started, or one builtin of Interlock's.
+/// One program that would start, or one builtin of Interlock.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// What is judged: without wrappers; for `SHELL FILE …` it begins with FILE.
+    /// The words that are judged, without wrappers. For `SHELL FILE …` they begin with FILE.
     pub argv: Argv,
-    /// For each word: written as it is, no tilde or glob was expanded.
+    /// For each word, whether it was written literally, so that no tilde or glob was expanded.
     pub literal: Vec<bool>,
     pub assignments: Vec<(String, String)>,
-    /// Transparent wrappers around it, from the outside in.
+    /// The transparent wrappers around the command, from the outermost inwards.
     pub wrappers: Vec<WrapperLayer>,
     pub program: Program,
     pub cwd: String,
-    /// Where it stands in the text; commands out of nested texts have the span of the outer one.
+    /// The position in the text. Commands from nested texts have the span of the outer command.
     pub span: Option<Span>,
 }
 
@@ -180,7 +180,7 @@ impl Command {
         self.argv.first().map_or("", String::as_str)
     }
 
-    /// The file that the entry for this command has to name.
+    /// Returns the file that an entry for this command must name.
     pub fn executable(&self) -> Option<&Executable> {
         match &self.program {
             Program::File(lookup)
@@ -191,51 +191,52 @@ impl Command {
     }
 }
 
-/// A wrapper or shell that was looked through.
+/// A wrapper or shell that the analysis looked through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WrapperLayer {
     pub name: String,
     pub executable: Executable,
-    /// Its own words, in front of the command it starts.
+    /// The wrapper's own words, before the command that it starts.
     pub arguments: Vec<String>,
 }
 
-/// What a command starts.
+/// The program that a command starts.
 #[derive(Debug, Clone)]
 pub enum Program {
-    /// Interlock's own; `Err` says why these arguments are not understood.
+    /// A builtin of Interlock. `Err` says why Interlock does not understand these arguments.
     Builtin {
         builtin: Builtin,
         accepted: Result<(), &'static str>,
     },
     File(Lookup),
-    /// `SHELL [options] FILE`: judged as FILE.
+    /// `SHELL [options] FILE`, which is judged as FILE.
     Script {
         shell: Executable,
-        /// The shell's own words, in front of FILE.
+        /// The shell's own words, before FILE.
         options: Vec<String>,
         file: Lookup,
     },
-    /// A shell or wrapper that is not looked through. Shells are never satisfied; a wrapper can
-    /// be, by an entry that binds its arguments.
+    /// A shell or wrapper that the analysis does not look through. No entry satisfies such a shell.
+    /// An entry that binds its arguments can satisfy a wrapper.
     Closed {
         lookup: Lookup,
         reason: Closed,
     },
 }
 
-/// Why a shell or wrapper was not looked through.
+/// Why the analysis did not look through a shell or wrapper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Closed {
     Shell(&'static str),
-    /// All that runs is the text behind `-c`, but running it directly would not mean the same.
+    /// Only the text after `-c` would run, but running it directly would not mean the same.
     ShellOptions(&'static str),
-    /// The text behind `-c` is not plain.
+    /// The text after `-c` is not plain.
     ShellText(NotPlain),
-    /// Does not live in a trusted directory.
+    /// The shell does not lie in a trusted directory.
     UntrustedShell,
     UntrustedWrapper,
-    /// Blocked, used with options that change more than the command, or one too many.
+    /// The wrapper is blocked, has options that change more than the command, or is one wrapper too
+    /// many.
     Wrapper,
 }
 
@@ -248,18 +249,19 @@ impl Closed {
     }
 }
 
-/// A command as written, before wrappers were taken away.
+/// A command as written, still with its wrappers.
 #[derive(Debug, Clone)]
 struct Root {
     argv: Argv,
-    /// `None` after a `cd` that a shell would follow and we do not.
+    /// `None` after a `cd` that a shell would follow and the analysis does not.
     cwd: Option<String>,
 }
 
-/// Analyses a request. Total over any input; everything that cannot be proven is odd or closed.
+/// Analyzes a request. It accepts any input; everything that cannot be proven becomes odd or
+/// closed.
 pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, InputError> {
     check_input(&source, cwd)?;
-    // Entries speak of directories, not of the links and `..` that lead to them.
+    // Entries name directories, not the links and `..` that lead to them.
     let start = host.resolver.directory(".", cwd);
     let start = start.as_deref().unwrap_or(cwd);
     let mut found = AnalysisFindings::default();
@@ -306,11 +308,11 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
     Ok(analysis)
 }
 
-/// What an analysis has come to so far, nested texts included.
+/// The findings so far, including those in nested texts.
 #[derive(Debug, Default)]
 struct AnalysisFindings {
     commands: Vec<Command>,
-    /// What the globs of the whole request may still cost.
+    /// The remaining budget for the globs of the whole request.
     globs: GlobBudget,
 }
 
@@ -321,7 +323,7 @@ impl AnalysisFindings {
     }
 }
 
-/// The programs as written, each with the directory it would start in.
+/// Returns the programs as written, each with the directory in which it would start.
 fn roots(steps: &[Vec<AnalysisStep>]) -> Vec<Root> {
     let mut lost = false;
     let mut roots = Vec::new();
@@ -368,7 +370,7 @@ fn check_input(source: &Source, cwd: &str) -> Result<(), InputError> {
     Ok(())
 }
 
-/// One command of a line after expansion, before wrappers are taken away.
+/// One command of a line after expansion, still with its wrappers.
 struct CommandParts {
     argv: Argv,
     literal: Vec<bool>,
@@ -386,7 +388,7 @@ impl CommandParts {
         }
     }
 
-    /// Takes the first words away.
+    /// Removes the first words.
     fn skip(&mut self, count: usize) {
         self.argv = self.argv.tail(count);
         self.literal.drain(..count.min(self.literal.len()));
@@ -415,7 +417,7 @@ impl AnalysisStep {
         matches!(self, Self::Builtin(_, _, Err(_)))
     }
 
-    /// Appends the commands of this step and says where they are.
+    /// Appends the commands of this step and returns their stage.
     fn stage(
         self,
         wrappers: Vec<WrapperLayer>,
@@ -443,7 +445,7 @@ impl AnalysisStep {
     }
 }
 
-/// The steps of a line, put together as the line says.
+/// Assembles the steps of a line in the line's structure.
 fn pipelines(
     line: &Line,
     steps: Vec<Vec<AnalysisStep>>,

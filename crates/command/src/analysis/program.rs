@@ -1,4 +1,4 @@
-//! Takes wrappers and shells away until the program that is judged is left.
+//! Removes wrappers and shells until only the program to be judged is left.
 
 use interlock_programs::builtins::Builtin;
 use interlock_programs::names::program_name;
@@ -15,7 +15,8 @@ use crate::line::Line;
 use crate::odd::{NotPlain, Odd};
 use crate::{MAX_PLAIN_COMMANDS, Span, lex};
 
-/// Appends what `parts` would start, one command or those of a plain `sh -c` text, and says where.
+/// Appends what `parts` would start, either one command or those of a plain `sh -c` text, and
+/// returns its node.
 pub(super) fn commands(
     mut parts: CommandParts,
     mut wrappers: Vec<WrapperLayer>,
@@ -59,14 +60,14 @@ pub(super) fn commands(
             arguments: parts.argv[..inner].to_vec(),
         });
         parts.skip(inner);
-        // Behind those that are set already: what stands further inside wins.
+        // Inner assignments follow outer ones, because the innermost assignment wins.
         parts.assignments.extend(assigned);
         looked_through += 1;
     }
 }
 
-/// `flock FILE` makes FILE where there is none, and opens whatever is there: only an existing
-/// regular file is nothing but a lock.
+/// `flock FILE` creates a missing FILE and opens whatever exists. Only an existing regular file is
+/// nothing but a lock.
 fn creates_a_file(wrapper: &str, inner: usize, parts: &CommandParts, host: Host<'_>) -> bool {
     let lock = inner.checked_sub(1).and_then(|index| parts.argv.get(index));
     wrapper == "flock"
@@ -108,7 +109,7 @@ fn program(
     depth: usize,
     out: &mut AnalysisFindings,
 ) -> CommandNode {
-    // `busybox sh …` is a shell that lives where busybox lives.
+    // `busybox sh …` is a shell in the directory of busybox.
     let shell_token = parts.argv[0].clone();
     if multiplexer(&parts.argv) == Multiplexer::Shell {
         let Some(executable) = trusted(&shell_token, &parts.cwd, host) else {
@@ -142,7 +143,7 @@ fn program(
             };
             match plain_text(&parts, index, options, &wrappers, depth) {
                 Err(reason) => close(parts, wrappers, reason, host, out),
-                // Texts within texts count together.
+                // Commands of nested texts count together.
                 Ok(line) if out.commands.len() + line.segments().count() > MAX_PLAIN_COMMANDS => {
                     let reason = Closed::ShellOptions("there are too many commands");
                     close(parts, wrappers, reason, host, out)
@@ -192,7 +193,7 @@ fn program(
     }
 }
 
-/// The text of `-c` if it is plain, and if running it directly means the same.
+/// Returns the text of `-c` if it is plain and running it directly means the same.
 fn plain_text(
     parts: &CommandParts,
     index: usize,
@@ -223,8 +224,8 @@ fn plain_text(
     Ok(line)
 }
 
-/// One time limit, one measurement, one lock for a whole text cannot be given to each of its
-/// commands; a priority or a buffering mode can.
+/// Whether the wrapper must hold the whole text at once. One time limit, measurement or lock cannot
+/// be divided among the commands of a text; a priority or a buffering mode can apply to each.
 fn holds_all_at_once(wrapper: &str) -> bool {
     matches!(
         wrapper,

@@ -1,5 +1,6 @@
-//! Every command that can be seen anywhere in a request: as written, behind each wrapper, inside
-//! each text. For deny rules and inline code, which only tighten; trust never comes from here.
+//! Finds every command that can be seen anywhere in a request: as written, behind each wrapper, and
+//! inside each text. Deny rules and the search for inline code use this. They only tighten; trust
+//! never comes from here.
 
 use interlock_programs::inline::{CarriedBuiltin, HitKind, carried_builtin, detect};
 use interlock_programs::{
@@ -14,47 +15,48 @@ use crate::Argv;
 use crate::describe::{Budget, describe_within};
 use crate::lex;
 
-/// More layers than this are not followed. A look is over, and not all was seen, when any of these
-/// is reached: no request may keep the judge busy.
+/// The limits of the search. If one of them is reached, the search stops and reports that not
+/// everything was seen, so that no request can keep the judge busy.
 const MAX_SEEN: usize = 512;
 const MAX_DEPTH: usize = 16;
-/// Words of commands within commands; a long argv counts once for each layer.
+/// The most words of commands within commands. A long argv counts once for each layer.
 const MAX_NESTED_WORDS: usize = 64 * 1024;
-/// Texts that are parsed in full.
+/// The most texts that are parsed in full.
 const MAX_DESCRIBED: usize = 8;
 
 /// One command that was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenCommand {
-    /// [`DYNAMIC`] stands for a word that only the shell will know.
+    /// The words. [`DYNAMIC`] stands for a word that only the shell will know.
     pub argv: Argv,
-    /// `None` when the text may have changed the directory before.
+    /// `None` if the text may have changed the directory before.
     pub cwd: Option<String>,
-    /// A file that a shell is given to read: no command by itself.
+    /// Whether this is a file that a shell reads, and not a command by itself.
     pub is_operand: bool,
-    /// A `cd` in front of everything else of its text: [`Sight::leads_to`] is where it leads.
+    /// Whether this is a `cd` before everything else of its text. [`Sight::leads_to`] is its
+    /// target.
     pub is_leading_cd: bool,
-    /// More words are put behind it when it runs.
+    /// Whether more words are appended when the command runs.
     pub takes_more: bool,
-    /// The text of a here-document that it reads from standard input, if every word of that is known.
+    /// The text of a here-document on standard input, if every word of the text is known.
     pub stdin: Option<String>,
 }
 
-/// What was seen, and whether that is all.
+/// The commands that were seen, and whether these are all.
 #[derive(Debug, Clone, Default)]
 pub struct Sight {
     pub commands: Vec<SeenCommand>,
     /// Why not every command was seen.
     pub unseen: Option<&'static str>,
-    /// The same, but for the commands of files that are named and can be bound by their content.
+    /// Like `unseen`, but ignoring commands in named files, which can be bound by their content.
     pub unbindable: Option<&'static str>,
-    /// The directory that a `cd` in front of everything else leads to, as it is written.
+    /// The directory to which a `cd` before everything else leads, as written.
     pub leads_to: Option<String>,
 }
 
 impl Analysis {
-    /// Looks through every layer. Costly for odd text, which is parsed in full, so callers use it
-    /// only where they need it.
+    /// Looks through every layer. Odd text is parsed in full, which is expensive, so callers use
+    /// this only if they need it.
     pub fn sight(&self) -> Sight {
         let mut looker = Looker::default();
         match (&self.shape, &self.source) {
@@ -73,7 +75,7 @@ impl Analysis {
     }
 }
 
-/// What one command would start by itself, as `find -exec` does; the command itself is not in it.
+/// Returns what one command would start, as `find -exec` does, without the command itself.
 pub fn started_by(argv: &Argv, cwd: &str) -> Sight {
     let mut looker = Looker::default();
     looker.argv(argv.clone(), Some(cwd), 0);
@@ -81,7 +83,7 @@ pub fn started_by(argv: &Argv, cwd: &str) -> Sight {
     looker.sight
 }
 
-/// The command itself, which another program starts, and what it would start in turn.
+/// Returns a command that another program starts, and what that command would start in turn.
 pub fn seen_behind(argv: Argv, cwd: &str) -> Sight {
     let mut looker = Looker::default();
     looker.argv(argv, Some(cwd), 0);
@@ -103,7 +105,8 @@ impl Looker {
         self.sight.unbindable.get_or_insert(reason);
     }
 
-    /// Takes `cd DIRECTORY &&` away from the front of a text. What follows runs there or not at all.
+    /// Removes `cd DIRECTORY &&` from the front of a text. What follows runs in that directory or
+    /// not at all.
     fn leading_cd<'t>(&mut self, text: &'t str, cwd: &str) -> &'t str {
         let mut rest = text;
         let mut place = cwd.to_owned();
@@ -118,7 +121,8 @@ impl Looker {
                 [name, target] if name.text == "cd" && is_literal => &target.text,
                 _ => break,
             };
-            // What only a shell knows (`cd -`, `~`), or what leads elsewhere by a variable (CDPATH).
+            // Only a shell knows the target of `cd -` or `cd ~`, and a variable (CDPATH) may lead
+            // elsewhere.
             let is_path = !target.is_empty() && !target.starts_with(['-', '~']);
             if !is_path || !segment.assignments.is_empty() || !segment.redirections.is_empty() {
                 break;
@@ -152,7 +156,8 @@ impl Looker {
             return self.give_up();
         }
         if let Ok(line) = lex(text) {
-            // A `cd` inside moves what follows: relative names are then not resolved.
+            // A `cd` inside the text changes the directory, so relative names are not resolved
+            // after it.
             let moved = line.segments().any(|segment| segment.name() == "cd");
             let cwd = if moved { None } else { cwd };
             for segment in line.segments() {
@@ -171,7 +176,7 @@ impl Looker {
         self.odd_text(text, depth);
     }
 
-    /// A text that the strict lexer refuses.
+    /// Looks into a text that the strict lexer refuses.
     fn odd_text(&mut self, text: &str, depth: usize) {
         self.described += 1;
         if self.described > MAX_DESCRIBED {
@@ -190,7 +195,7 @@ impl Looker {
         }
     }
 
-    /// Notes the command, then what it would start.
+    /// Records the command, then what it would start.
     fn argv(&mut self, argv: Argv, cwd: Option<&str>, depth: usize) {
         self.command(argv, cwd, depth, None);
     }
@@ -209,7 +214,7 @@ impl Looker {
             return self.give_up();
         }
         match &stdin {
-            // The commands of a shell's here-document are seen by themselves.
+            // The commands of a shell's here-document are recorded separately.
             Some(text) if reads_stdin_as_shell(&argv) => self.shell_text(text, None, depth),
             _ => self.follow(&argv, cwd, depth),
         }
@@ -223,7 +228,7 @@ impl Looker {
         });
     }
 
-    /// Notes a file that a shell reads, for rules that speak of it by name.
+    /// Records a file that a shell reads, for rules that name the file.
     fn operand(&mut self, argv: Argv, cwd: Option<&str>, depth: usize) {
         let first = self.sight.commands.len();
         self.argv(argv, cwd, depth);
@@ -233,7 +238,7 @@ impl Looker {
     }
 
     fn follow(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
-        // `find -exec {}` and `xargs -I{} {}` put in what they find or read.
+        // `find -exec {}` and `xargs -I{} {}` insert the names that they find or read.
         if argv[0] == DYNAMIC || argv[0].contains("{}") {
             return self.unseen("a command name is only known when it runs");
         }
@@ -262,14 +267,14 @@ impl Looker {
                     if hidden {
                         self.unseen("`env -S` puts in a variable");
                     }
-                    // What was split off may still be options and assignments of `env`.
+                    // The split words may still be options and assignments of `env`.
                     [vec!["env".to_owned()], words].concat().into()
                 }
             };
             return self.argv(inner, cwd, depth + 1);
         }
         match &*names::program_name(&argv[0]) {
-            // Runs nothing: it only says where a command is.
+            // `command -v` runs nothing; it only reports where a command is.
             "command" if matches!(argv.get(1).map(String::as_str), Some("-v" | "-V")) => {}
             "command" | "builtin" | "exec" | "busybox" | "toybox" | "noglob" | "nocorrect"
             | "-" | "coproc" => {
@@ -302,8 +307,9 @@ impl Looker {
         }
     }
 
-    /// What a runner (`uv run`, `npx`) or an option that names a program (`tar --checkpoint-action`) starts, for
-    /// rules that speak of it. No binding looks at these: which file it is, the program decides.
+    /// Records what a runner (`uv run`, `npx`) or an option that names a program (`tar
+    /// --checkpoint-action`) starts, for rules that name it. No binding covers these, because the
+    /// program itself chooses the file.
     fn by_runners_and_helpers(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
         let first = self.sight.commands.len();
         let unbindable = self.sight.unbindable;
@@ -330,7 +336,8 @@ impl Looker {
         self.text(text, cwd, depth + 1);
     }
 
-    /// `command eval TEXT` runs the text; what `command source FILE` runs cannot be seen.
+    /// Looks into `command eval TEXT`, which runs the text. What `command source FILE` runs cannot
+    /// be seen.
     fn carried_builtin(&mut self, argv: &[String], depth: usize) {
         match carried_builtin(argv) {
             Some(CarriedBuiltin::Eval(text)) => self.shell_text(&text, None, depth),
@@ -339,7 +346,8 @@ impl Looker {
         }
     }
 
-    /// `SHELL FILE`: a bare name means the file in the directory first, then one in PATH.
+    /// Records `SHELL FILE`. A bare name means the file in the directory first, then a file in
+    /// PATH.
     fn shell_file(&mut self, argv: Argv, cwd: Option<&str>, depth: usize) {
         if !argv[0].contains('/') && argv[0] != DYNAMIC {
             let mut here = argv.to_vec();
@@ -349,7 +357,7 @@ impl Looker {
         self.operand(argv, cwd, depth + 1);
     }
 
-    /// A later line may use the name; the text is what it stands for.
+    /// Looks into the text of an alias, because a later line may use its name.
     fn aliases(&mut self, argv: &[String], depth: usize) {
         for word in &argv[1..] {
             match word.split_once('=') {
@@ -362,7 +370,7 @@ impl Looker {
         }
     }
 
-    /// A word that may be a command, or a whole text of them (`watch 'rm x'`).
+    /// Records a word that may be a command or a whole text of commands (`watch 'rm x'`).
     fn guess(&mut self, word: &str, depth: usize) {
         if word.contains(char::is_whitespace) {
             self.text(word, None, depth + 1);
@@ -371,9 +379,9 @@ impl Looker {
         }
     }
 
-    /// Where a program of which we do not know the options may begin its command: behind its own
-    /// operands, at the first word that is no option; and if that one may have been the value of
-    /// an option, at the next.
+    /// Records every place where a program with unknown options may begin its command: the first
+    /// word after its own operands that is not an option, and the next such word if the first may
+    /// be the value of an option.
     fn candidates(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
         if carried::reads_commands(argv) {
             return self.unseen("commands are read from elsewhere");
@@ -381,7 +389,7 @@ impl Looker {
         self.candidates_behind(argv, carried::leading_operands(&argv[0]), cwd, depth);
     }
 
-    /// Behind the first word and so many operands.
+    /// Like [`Self::candidates`], after the first word and this many operands.
     fn candidates_behind(
         &mut self,
         argv: &Argv,
@@ -405,7 +413,8 @@ impl Looker {
                 }
                 continue;
             }
-            // Behind a command a placeholder is an argument of it (`parallel --bar gzip {}`).
+            // After a command, a placeholder is an argument of the command (`parallel --bar gzip
+            // {}`).
             if tried && word.contains("{}") {
                 return;
             }
@@ -414,7 +423,7 @@ impl Looker {
                 // `sudo A=1 cmd`
                 continue;
             }
-            // Some take a whole command in one word (`watch 'rm x'`, `tmux new 'rm x'`).
+            // Some programs take a whole command in one word (`watch 'rm x'`, `tmux new 'rm x'`).
             if word.contains(char::is_whitespace) {
                 self.text(word, None, depth + 1);
             }
@@ -437,7 +446,7 @@ impl Looker {
         if replaced.is_some_and(|replaced| argv[index].contains(replaced)) {
             return self.unseen("a command name is only known when it runs");
         }
-        // A word that what is read is put into is only known when it runs.
+        // A word that receives what is read is known only when it runs.
         let word = |word: &String| match replaced {
             Some(replaced) if word.contains(replaced) => DYNAMIC.to_owned(),
             _ => word.clone(),
@@ -445,13 +454,14 @@ impl Looker {
         let command: Vec<String> = argv[index..].iter().map(word).collect();
         let before = self.sight.commands.len();
         self.argv(command.into(), cwd, depth + 1);
-        // Behind a wrapper it is the inner command that gets them.
+        // Behind a wrapper, the inner command gets the additional words.
         for own in &mut self.sight.commands[before..] {
             own.takes_more = replaced.is_none();
         }
     }
 
-    /// What git carries runs at the top of the work tree, wherever that is.
+    /// Records the commands that git carries. They run at the top of the work tree, wherever that
+    /// is.
     fn git(&mut self, argv: &Argv, name: &str, depth: usize) {
         for carried in git_carried::commands(argv, name) {
             if self.over {
@@ -495,7 +505,7 @@ impl Looker {
         }
     }
 
-    /// `find -exec sh -c 'rm {}'`: the names of files become part of the text.
+    /// Handles `find -exec sh -c 'rm {}'`, where the names of files become part of the text.
     fn with_names(&mut self, command: &Argv) {
         if let ShellCall::Text { index, .. } = shell_call(command)
             && command[index].contains("{}")
@@ -505,13 +515,13 @@ impl Looker {
     }
 }
 
-/// A shell that reads its commands from standard input, and nothing else.
+/// Whether a shell reads its commands from standard input only.
 fn reads_stdin_as_shell(argv: &[String]) -> bool {
     let is_closed = matches!(shell_call(argv), ShellCall::Closed { text: None, .. });
     is_closed && !has_own_language(&argv[0]) && reads_only_stdin(argv)
 }
 
-/// The command of a `-exec`, without what ends it.
+/// Returns the command of an `-exec` without its terminator.
 fn up_to_end(rest: &Argv) -> Argv {
     match rest.iter().position(|word| word == ";" || word == "+") {
         Some(end) => rest[..end].to_vec().into(),

@@ -1,6 +1,6 @@
-//! What the parser is given. It backtracks: on some texts its time doubles with every level of
-//! nesting, so its work is estimated before. The estimate is made over the parser's own tokens,
-//! and where a token may mean two things it is taken for the worse one.
+//! Limits what the parser is given. The parser backtracks: on some texts its time doubles with
+//! every level of nesting, so its work is estimated first. The estimate uses the parser's own
+//! tokens, and a token with two meanings counts as the more expensive one.
 
 use brush_parser::Token;
 
@@ -9,7 +9,7 @@ use super::scan::Scan;
 pub(super) const TOO_DEEP: &str = "the text is nested too deeply to be described";
 pub(super) const NOT_VALID: &str = "the text is not valid shell syntax";
 
-/// What may be spent on one request, all texts within texts together.
+/// The budget for one request, all texts within texts together.
 #[derive(Debug)]
 pub(crate) struct Budget {
     texts: usize,
@@ -22,23 +22,24 @@ impl Default for Budget {
         Self {
             texts: 64,
             bytes: 3 * super::MAX_BYTES,
-            // About a microsecond each.
+            // One unit is about a microsecond.
             work: 40_000,
         }
     }
 }
 
-/// Substitutions and expansions in a text: words are cut out by recursion, and what is inside is
-/// copied once for each level.
+/// The most substitutions and expansions in a text. Recursion cuts out the words, and each level
+/// copies the text inside.
 const MAX_EXPANSIONS: usize = 256;
-/// Bytes behind the mark of a here-document on its line: the tokens there wait in a queue that is
-/// slow when long.
+/// The most bytes after the mark of a here-document on its line, because the tokens there wait in a
+/// queue that is slow when it is long.
 const MAX_HEREDOC_LINE: usize = 1024;
-/// Words that make the parser recurse.
+/// The most words that make the parser recurse.
 const MAX_KEYWORDS: usize = 64;
-/// Levels that may double the work.
+/// The most levels that may double the work.
 const MAX_DOUBLINGS: usize = 12;
-/// Marks in a word that looks like `NAME[…`: the index is read as an expression.
+/// The most special characters in a word of the form `NAME[…`, whose index is parsed as an
+/// expression.
 const MAX_INDEX_MARKS: usize = 8;
 
 impl Budget {
@@ -46,8 +47,8 @@ impl Budget {
         self.texts = 0;
     }
 
-    /// Whether the text may be cut into tokens. One that has no end is not: the parser would say no
-    /// more about it, and its tokenizer does not take every such text well.
+    /// Checks whether the text may be tokenized. Text without a proper end is not: the parser would
+    /// learn nothing more from it, and the tokenizer does not handle all such texts well.
     pub(super) fn admit_text(&mut self, text: &str) -> Result<(), &'static str> {
         if !spend(&mut self.texts, 1) || !spend(&mut self.bytes, text.len()) {
             return Err(TOO_DEEP);
@@ -64,7 +65,7 @@ impl Budget {
         }
     }
 
-    /// Whether the tokens may be given to the parser.
+    /// Checks whether the tokens may be given to the parser.
     pub(super) fn admit_tokens(&mut self, tokens: &[Token]) -> Result<(), &'static str> {
         let admitted = estimate(tokens).is_some_and(|work| spend(&mut self.work, work));
         if admitted { Ok(()) } else { Err(TOO_DEEP) }
@@ -77,15 +78,16 @@ fn spend(budget: &mut usize, amount: usize) -> bool {
     left.is_some()
 }
 
-/// What a token stands in that is read twice when it does not end as expected: `((` is tried as
-/// arithmetic first, the last item of a `case` as one that ends in `;;`.
+/// A level whose tokens are read twice if it does not end as expected: `((` is tried as arithmetic
+/// first, and the last item of a `case` as one that ends in `;;`.
 #[derive(PartialEq)]
 enum Level {
     Parenthesis,
     Case,
 }
 
-/// Every token counts once, and twice as much for each level around it. `None`: too many.
+/// Estimates the work: every token counts once, doubled for each level around it. Returns `None` if
+/// there is too much.
 fn estimate(tokens: &[Token]) -> Option<usize> {
     let mut levels: Vec<Level> = Vec::new();
     let mut keywords = 0;
@@ -93,7 +95,7 @@ fn estimate(tokens: &[Token]) -> Option<usize> {
     for (index, token) in tokens.iter().enumerate() {
         match token {
             Token::Operator(operator, _) if operator == "(" => levels.push(Level::Parenthesis),
-            // Behind the pattern of a `case` it closes nothing.
+            // After the pattern of a `case`, a parenthesis closes nothing.
             Token::Operator(operator, _) if operator == ")" => {
                 levels.pop_if(|level| *level == Level::Parenthesis);
             }
@@ -140,7 +142,7 @@ fn begins_command(tokens: &[Token], index: usize) -> bool {
     }
 }
 
-/// In front of `)` or `|` it is a pattern.
+/// Whether the word ends a `case`. Before `)` or `|` it is a pattern.
 fn ends_case(tokens: &[Token], index: usize) -> bool {
     let is_pattern = matches!(
         tokens.get(index + 1),
@@ -152,7 +154,8 @@ fn ends_case(tokens: &[Token], index: usize) -> bool {
     !is_pattern && !is_argument
 }
 
-/// Every word is tried as an assignment; only one to an element of an array takes time.
+/// Whether the word is cheap to parse. The parser tries every word as an assignment, but only an
+/// assignment to an array element takes time.
 fn is_index_simple(word: &str) -> bool {
     let name = word
         .bytes()

@@ -1,20 +1,20 @@
-//! Where quotes, substitutions and here-documents end. One pass, nothing is tried twice.
+//! Finds where quotes, substitutions and here-documents end, in one pass without backtracking.
 
-/// Substitutions inside substitutions; what is deeper is given up.
+/// The deepest nesting of substitutions. Deeper text is not read.
 const MAX_DEPTH: usize = 32;
 
-/// What `$(…)` holds.
+/// The content of `$(…)`.
 pub(super) enum Parenthesised<'a> {
     Command(&'a str),
     Arithmetic(&'a str),
 }
 
-/// Finds ends. Every method stands behind the opening mark, and behind the closing one afterwards;
-/// `None` means that there is no end.
+/// Finds ends. Every method starts after the opening mark and stops after the closing mark. `None`
+/// means that there is no end.
 pub(super) struct Scan<'a> {
     text: &'a str,
     position: usize,
-    /// The longest rest of a line behind the mark of a here-document.
+    /// The longest rest of a line after the mark of a here-document.
     longest_heredoc_line: usize,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Scan<'a> {
         self.position += bytes;
     }
 
-    /// The text up to the next `end`, without escapes.
+    /// Returns the text up to the next `end`, without regard to escapes.
     pub(super) fn until(&mut self, end: char) -> Option<&'a str> {
         let rest = self.rest();
         let length = rest.find(end)?;
@@ -93,7 +93,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// `${…}`. Inside double quotes a single quote stands for itself. A `<<` inside has no use, and
+    /// Skips `${…}`. Inside double quotes a single quote is literal. A `<<` inside has no use, and
     /// the parser would read it as a here-document.
     pub(super) fn braced(&mut self, depth: usize, in_double: bool) -> Option<()> {
         loop {
@@ -106,7 +106,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// `$(…)`, behind the parenthesis.
+    /// Reads `$(…)`, starting after the parenthesis.
     pub(super) fn parenthesised(&mut self, depth: usize) -> Option<Parenthesised<'a>> {
         let start = self.position;
         if self.rest().starts_with('(') {
@@ -122,12 +122,13 @@ impl<'a> Scan<'a> {
         Some(Parenthesised::Command(&self.text[start..self.position - 1]))
     }
 
-    /// Commands up to their `)`.
+    /// Skips commands up to their `)`.
     fn command(&mut self, depth: usize) -> Option<()> {
         self.commands(depth, true)
     }
 
-    /// With `closed`, up to a `)`; else to the end of the text, where a `)` may stand alone.
+    /// Skips commands: up to a `)` if `closed`, else to the end of the text, where a `)` may stand
+    /// alone.
     fn commands(&mut self, depth: usize, closed: bool) -> Option<()> {
         let mut heredocs = Vec::new();
         let mut first_heredoc = 0;
@@ -148,7 +149,7 @@ impl<'a> Scan<'a> {
                     }
                     return Some(());
                 }
-                // Arithmetic: `<<` is no here-document there.
+                // In arithmetic, `<<` does not begin a here-document.
                 '(' if closed || self.rest().starts_with('(') => {
                     self.skip(usize::from(!closed));
                     if depth >= MAX_DEPTH {
@@ -186,14 +187,14 @@ impl<'a> Scan<'a> {
         self.longest_heredoc_line = self.longest_heredoc_line.max(length);
     }
 
-    /// Reads a whole text: the longest rest of a line behind the mark of a here-document. `None`
-    /// if a quote, a substitution or a here-document has no end.
+    /// Reads a whole text and returns the longest rest of a line after the mark of a here-document.
+    /// Returns `None` if a quote, a substitution or a here-document has no end.
     pub(super) fn heredoc_line(mut self) -> Option<usize> {
         self.commands(0, false)?;
         Some(self.longest_heredoc_line)
     }
 
-    /// What a character opens that was just read.
+    /// Skips what the character just read opens.
     fn nested(&mut self, character: char, depth: usize, in_double: bool) -> Option<()> {
         if depth >= MAX_DEPTH {
             return None;

@@ -1,4 +1,4 @@
-//! The walk over the parser's tree.
+//! Walks the parser's tree.
 
 use brush_parser::ParserOptions;
 use brush_parser::ast::{
@@ -44,9 +44,9 @@ fn parse(text: &str, budget: &mut Budget) -> Result<Program, &'static str> {
 
 struct DescriptionWalk {
     description: Description,
-    /// Texts still to be parsed; taken in order, so that the outer command comes first.
+    /// Texts that remain to be parsed, in order, so that the outer command comes first.
     texts: Vec<String>,
-    /// The here-document that the command being read has on standard input.
+    /// The here-document on standard input of the present command.
     stdin: Option<String>,
 }
 
@@ -158,7 +158,7 @@ impl DescriptionWalk {
     }
 
     fn simple(&mut self, command: &SimpleCommand) {
-        // The outer command goes first, whatever its words hold.
+        // The outer command goes first, whatever its words contain.
         let place = self.description.commands.len();
         let mut words = Vec::new();
         let outer_stdin = self.stdin.take();
@@ -190,7 +190,7 @@ impl DescriptionWalk {
             CommandPrefixOrSuffixItem::Word(word) => words.push(self.word(word)),
             CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
             CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
-                // Behind the name it is an argument that looks like an assignment.
+                // After the command's name, this is an argument that looks like an assignment.
                 let is_argument = !words.is_empty();
                 match &assignment.value {
                     AssignmentValue::Scalar(_) if is_argument => words.push(self.word(word)),
@@ -219,7 +219,7 @@ impl DescriptionWalk {
         }
     }
 
-    /// Arguments that are shell text themselves, and code from elsewhere.
+    /// Reads arguments that are shell text themselves, and notes code from elsewhere.
     fn text_arguments(&mut self, words: &[String]) {
         let text = match words[0].as_str() {
             "eval" => words[1..].join(" "),
@@ -249,7 +249,7 @@ impl DescriptionWalk {
     fn redirect(&mut self, redirect: &IoRedirect) {
         match redirect {
             IoRedirect::File(fd, kind, target) => {
-                // The last redirection of standard input counts.
+                // The last redirection of standard input wins.
                 if fd.map_or_else(|| reads(kind), |fd| fd == 0) {
                     self.stdin = None;
                 }
@@ -282,7 +282,7 @@ impl DescriptionWalk {
         }
     }
 
-    /// What a here-document or here-string puts on a stream.
+    /// Notes the text that a here-document or here-string passes to a stream.
     fn here_text(&mut self, fd: Option<i32>, text: String) {
         if fd.is_none_or(|fd| fd == 0) {
             self.stdin = Some(text).filter(|text| !text.contains(DYNAMIC));
@@ -295,14 +295,14 @@ impl DescriptionWalk {
         }
     }
 
-    /// `a[$(b)]=c` runs `b`.
+    /// Reads the index of an array assignment, because `a[$(b)]=c` runs `b`.
     fn index(&mut self, name: &AssignmentName) {
         if let AssignmentName::ArrayElementName(_, index) = name {
             self.text_of(index, WordPlace::Pattern);
         }
     }
 
-    /// The word's text if it is known beforehand, else [`DYNAMIC`].
+    /// Returns the word's text if it is known beforehand, else [`DYNAMIC`].
     fn word(&mut self, word: &Word) -> String {
         self.text_of(&word.value, WordPlace::Word)
     }
@@ -320,7 +320,7 @@ impl DescriptionWalk {
     }
 }
 
-/// Whether a redirection without a number is one of standard input.
+/// Whether a redirection without a number is of standard input.
 fn reads(kind: &IoFileRedirectKind) -> bool {
     matches!(
         kind,

@@ -1,37 +1,37 @@
-//! What one word of odd text stands for: its text if that is known beforehand, and the commands
-//! that it runs on the way.
+//! Reads one word of odd text: its meaning if that is known beforehand, and the commands that it
+//! runs.
 //!
-//! One pass, nothing is tried twice. A word that does not read to its end the way it was cut out
-//! is given up (`None`): a reader that guesses could overlook a command.
+//! The word is read in one pass, without backtracking. If the word does not end where it was cut,
+//! it is not read (`None`), because a reader that guesses could miss a command.
 
 use interlock_programs::DYNAMIC;
 
 use super::scan::{Parenthesised, Scan};
 
-/// Where the word stands.
+/// The place of the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordPlace {
-    /// An ordinary word: blanks and operators stand in quotes.
+    /// An ordinary word, in which blanks and operators must be quoted.
     Word,
-    /// The body of a here-document: quotes stand for themselves.
+    /// The body of a here-document, in which quotes are literal.
     Heredoc,
-    /// The right side of `=~` and the like: operators stand for themselves.
+    /// The right side of `=~` and the like, in which operators are literal.
     Pattern,
 }
 
-/// A word that could be read.
+/// The result of reading a word.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// [`DYNAMIC`] if only the shell will know.
+    /// The meaning, or [`DYNAMIC`] if only the shell will know it.
     pub(super) text: String,
     /// The texts of command substitutions, in order.
     pub(super) commands: Vec<String>,
-    /// A command may hide where it is not looked for.
+    /// Why a command may hide where it cannot be found.
     pub(super) unseen: Option<&'static str>,
 }
 
 pub(super) fn read(word: &str, place: WordPlace) -> Option<Reading> {
-    // The command of that name, not the start of a pattern.
+    // This is the command of that name, not the start of a pattern.
     if word == "[" {
         return Some(Reading {
             text: word.to_owned(),
@@ -53,7 +53,7 @@ pub(super) fn read(word: &str, place: WordPlace) -> Option<Reading> {
 struct DescribedWordReader<'a> {
     scan: Scan<'a>,
     place: WordPlace,
-    /// `None` once something was read that is not known beforehand.
+    /// The meaning so far, or `None` once something unknown was read.
     known: Option<String>,
     reading: Reading,
 }
@@ -96,14 +96,14 @@ impl DescribedWordReader<'_> {
                     self.quoted_until(Some('"'))?;
                 }
                 '$' | '`' => self.expansion(false)?,
-                // Cut out of the text at the wrong place, or not a word at all.
+                // The text was cut at the wrong place, or is not a word at all.
                 ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>'
                     if self.place == WordPlace::Word =>
                 {
                     return None;
                 }
                 '~' if self.scan.position() == 0 => self.unknown(character),
-                // Expanded by the shell: braces and globs.
+                // The shell expands braces and globs.
                 '{' | '*' | '?' | '[' | '(' | ')' => self.unknown(character),
                 _ => {
                     self.scan.next();
@@ -114,7 +114,8 @@ impl DescribedWordReader<'_> {
         Some(())
     }
 
-    /// Inside double quotes or a here-document, where only `$`, backtick and backslash are special.
+    /// Reads text in double quotes or in a here-document, where only `$`, backtick and backslash
+    /// are special.
     fn quoted_until(&mut self, end: Option<char>) -> Option<()> {
         loop {
             let Some(character) = self.scan.peek() else {
@@ -147,7 +148,7 @@ impl DescribedWordReader<'_> {
         }
     }
 
-    /// At `$` or a backtick.
+    /// Reads an expansion that begins with `$` or a backtick.
     fn expansion(&mut self, in_double: bool) -> Option<()> {
         let start = self.scan.position();
         let rest = self.scan.rest();

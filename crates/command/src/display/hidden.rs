@@ -1,9 +1,9 @@
-//! Characters that cannot be seen, and characters that look like others.
+//! Characters that are invisible, and characters that look like others.
 
 use std::sync::LazyLock;
 
-/// Control, format, zero-width and bidirectional characters, blanks other than the blank, and
-/// characters without a look of their own.
+/// Whether the character is invisible: control, format, zero-width and bidirectional characters,
+/// blanks other than the ASCII blank, and characters without a defined glyph.
 pub(super) fn is_hidden(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();
@@ -15,7 +15,7 @@ pub(super) fn is_hidden(character: char) -> bool {
     is_listed || character.is_control() || character.is_whitespace()
 }
 
-/// Marks that are drawn on the character in front of them.
+/// Whether the character is a mark that is drawn on the preceding character.
 pub(super) fn is_combining(character: char) -> bool {
     matches!(character,
         '\u{300}'..='\u{36F}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5BD}'
@@ -24,7 +24,7 @@ pub(super) fn is_combining(character: char) -> bool {
         | '\u{302A}'..='\u{302F}' | '\u{3099}'..='\u{309A}' | '\u{FE20}'..='\u{FE2F}')
 }
 
-/// Ranges in their order, with the reason for each.
+/// Ranges of hidden characters in ascending order, with the reason for each.
 pub(super) const HIDDEN: &[(char, char)] = &[
     ('\u{AD}', '\u{AD}'),        // soft hyphen
     ('\u{34F}', '\u{34F}'),      // joins graphemes, shows nothing
@@ -51,10 +51,10 @@ pub(super) const HIDDEN: &[(char, char)] = &[
     ('\u{F0000}', '\u{10FFFF}'), // private use
 ];
 
-/// Where characters stand that a reader takes for ASCII ones. Letters count only in a word that
-/// could pass for an ASCII word: one with ASCII letters in it, or made of look-alikes alone. In a
-/// word with ASCII letters every letter of another script counts, since no language mixes them. A
-/// sentence in Russian or Greek stays as it is.
+/// Finds characters that a reader would take for ASCII characters. Letters count only in a word
+/// that could pass for an ASCII word: a word with ASCII letters, or one made only of look-alikes.
+/// In a word with ASCII letters every letter of another script counts, because no language mixes
+/// them. A sentence in Russian or Greek stays as it is.
 pub(super) fn look_alikes(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
     if text.is_ascii() {
@@ -77,7 +77,7 @@ pub(super) fn look_alikes(text: &str) -> Vec<usize> {
 
 #[derive(Default)]
 struct HiddenWord {
-    /// Letters of other scripts by their places, and whether each looks like an ASCII one.
+    /// The positions of letters of other scripts, and whether each looks like an ASCII letter.
     foreign: Vec<(usize, bool)>,
     has_ascii_letters: bool,
     has_own_letters: bool,
@@ -108,7 +108,7 @@ impl HiddenWord {
     }
 }
 
-/// Letters of alphabets that share shapes with the Latin one.
+/// Whether the letter belongs to an alphabet that shares shapes with the Latin alphabet.
 fn is_of_another_script(character: char) -> bool {
     matches!(character,
         '\u{370}'..='\u{3FF}' | '\u{1F00}'..='\u{1FFF}' // Greek
@@ -118,7 +118,7 @@ fn is_of_another_script(character: char) -> bool {
         | '\u{590}'..='\u{6FF}') // Hebrew, Arabic
 }
 
-/// The characters of a table, in order, so that a text is not compared with each of them.
+/// Sorts the characters of a table, so that lookups can use binary search.
 fn in_order(table: &str) -> Vec<char> {
     let mut characters: Vec<char> = table.chars().collect();
     characters.sort_unstable();
@@ -133,7 +133,7 @@ fn is_letter_look_alike(character: char) -> bool {
             | '\u{1D400}'..='\u{1D7FF}' | '\u{24B6}'..='\u{24E9}' | '\u{1F130}'..='\u{1F189}')
 }
 
-/// Cyrillic, Greek, Armenian, Cherokee, phonetic and other letters in the shape of ASCII ones.
+/// Cyrillic, Greek, Armenian, Cherokee, phonetic and other letters that look like ASCII letters.
 const LETTERS: &str = "\
     \u{410}\u{412}\u{415}\u{405}\u{406}\u{408}\u{41A}\u{41C}\u{41D}\u{41E}\u{420}\u{421}\
     \u{422}\u{425}\u{423}\u{430}\u{435}\u{455}\u{456}\u{458}\u{43E}\u{440}\u{441}\u{443}\
@@ -150,7 +150,7 @@ const LETTERS: &str = "\
     \u{2130}\u{2131}\u{2133}\u{2134}\u{2170}\u{2174}\u{2179}\u{217C}\u{217D}\u{217E}\u{217F}\
     \u{2160}\u{2164}\u{2169}\u{216C}\u{216D}\u{216E}\u{216F}\u{FF2B}\u{2139}\u{212A}";
 
-/// Signs that a shell would read, or a reader would take for one that it reads.
+/// Whether the character looks like a sign with a meaning to the shell.
 fn is_sign_look_alike(character: char) -> bool {
     static ORDERED: LazyLock<Vec<char>> = LazyLock::new(|| in_order(SIGNS));
     ORDERED.binary_search(&character).is_ok()

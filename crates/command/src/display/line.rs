@@ -5,20 +5,20 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::hidden::is_hidden;
 use super::render;
 
-/// A text on one line, with everything that cannot be seen spelled out, line breaks too. Every
+/// A text on one line, with every invisible character spelled out, including line breaks. Every
 /// name, path and value that an agent controls reaches a prompt as this type, so that none of them
-/// can begin a line or a field of its own.
+/// can start its own line or field.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(transparent)]
 pub struct ShownLine(String);
 
 impl ShownLine {
-    /// Spells out what cannot be seen. A second time changes nothing.
+    /// Spells out invisible characters. Applying it twice changes nothing.
     pub fn new(text: &str) -> Self {
         Self(render(text, &[], is_hidden).0)
     }
 
-    /// For text that was rendered by this crate already.
+    /// Wraps text that this crate has already rendered.
     pub(super) fn rendered(text: String) -> Self {
         Self(text)
     }
@@ -27,8 +27,8 @@ impl ShownLine {
         &self.0
     }
 
-    /// Cut into rows of at most so many columns. A character that is not ASCII counts twice: some
-    /// terminals draw it so wide. There is always a first row.
+    /// Splits the line into rows of at most this many columns. A character that is not ASCII counts
+    /// twice, because some terminals draw it double width. There is always a first row.
     pub fn rows(&self, columns: usize) -> Vec<&str> {
         let mut rows = Vec::new();
         let (mut start, mut used) = (0, 0);
@@ -51,7 +51,7 @@ impl std::fmt::Display for ShownLine {
     }
 }
 
-/// What another host sends is not believed to be visible.
+/// Text from another host is spelled out again, because the host is not trusted to have done so.
 impl<'de> Deserialize<'de> for ShownLine {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

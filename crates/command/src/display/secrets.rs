@@ -1,7 +1,7 @@
-//! Secrets in a command, found by the table of [`shapes`](super::shapes).
+//! Finds secrets in a command by the table of [`shapes`](super::shapes).
 //!
-//! A mask stays inside one word that the lexer proved literal. A text of which the lexer cannot
-//! prove every word gets no masks at all: what looks like a value there could be code.
+//! A mask stays inside one word that the lexer proved literal. If the lexer cannot prove every word
+//! of a text, the text gets no masks, because what looks like a value could be code.
 
 mod fields;
 mod tokens;
@@ -18,10 +18,10 @@ use super::shapes::{
 use super::{Mask, MaskStyle};
 use crate::lexer::{ProvenWord, proven_words};
 
-/// Shells inside shells are looked into so deep.
+/// How deeply shells inside shells are searched.
 const MAX_DEPTH: usize = 3;
 
-/// The secrets of a command text, in order, none within another.
+/// Returns the secrets of a command text, in order and without overlaps.
 pub(super) fn find(text: &str) -> Vec<Mask> {
     let seen = SeenText::new(text);
     let found = in_text(&seen.text, 0);
@@ -33,7 +33,7 @@ pub(super) fn find(text: &str) -> Vec<Mask> {
     masks.collect()
 }
 
-/// The secrets of a value that is given to this name, and that no shell reads.
+/// Returns the secrets of a value with this name. No shell reads the value.
 pub(super) fn find_in_value(name: &str, value: &str) -> Vec<Mask> {
     let is_whole = !value.is_empty() && value.chars().all(is_secret_character);
     let found = if is_whole && fields::is_secret_assignment(name, value) {
@@ -49,7 +49,7 @@ pub(super) fn find_in_value(name: &str, value: &str) -> Vec<Mask> {
     masks.collect()
 }
 
-/// A secret by its bytes.
+/// The bytes of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SecretSpan {
     bytes: Range<usize>,
@@ -64,10 +64,10 @@ impl SecretSpan {
 }
 
 /// The text without invisible characters, so that none of them splits a secret or its name. Blanks
-/// and control characters stay: they decide what a shell reads.
+/// and control characters stay, because they decide what a shell reads.
 struct SeenText {
     text: String,
-    /// For each byte, and for the end, where it stands in the original.
+    /// The position in the original of each byte and of the end.
     places: Vec<usize>,
 }
 
@@ -89,11 +89,11 @@ impl SeenText {
     }
 }
 
-/// What a word is to the command that it belongs to.
+/// The role of a word in its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SecretPlace {
     Argument,
-    /// An argument of a program that starts others: the word may name what is started.
+    /// An argument of a program that starts others, so the word may name the started program.
     CodeArgument,
 }
 
@@ -145,7 +145,7 @@ fn in_command(text: &str, words: &[ProvenWord], depth: usize, found: &mut Vec<Se
     }
 }
 
-/// Which word of a shell's call is text of a shell.
+/// Returns which word of a shell's call is shell text.
 fn inner_text(words: &[ProvenWord]) -> Option<usize> {
     let argv: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
     match shell_call(&argv) {
@@ -167,7 +167,7 @@ fn in_assignment(word: &str, name_length: usize) -> Vec<SecretSpan> {
     secrets
 }
 
-/// The secrets in a word, in order, none within another.
+/// Returns the secrets in a word, in order and without overlaps.
 fn in_value(value: &str, place: SecretPlace) -> Vec<SecretSpan> {
     let mut secrets = Vec::new();
     let is_file_name = value.contains('/') && !value.contains(['=', ':', ' ', '@']);
@@ -187,7 +187,7 @@ fn in_value(value: &str, place: SecretPlace) -> Vec<SecretSpan> {
     secrets
 }
 
-/// The part of a word that is a secret because of the option in front of it or within it.
+/// Returns the part of a word that is a secret because of the option before it or in it.
 fn announced(
     program: &str,
     before: &[ProvenWord],
@@ -230,26 +230,26 @@ fn announced(
     whole(0..word.len()).filter(|_| !is_other)
 }
 
-/// A word that names a file may be what runs.
+/// Whether the word is a path. A word that names a file may be the program that runs.
 fn is_path(word: &str) -> bool {
     ["/", "./", "../", "~"]
         .iter()
         .any(|start| word.starts_with(start))
 }
 
-/// A proven word: what it means, and where each character of that stands in the text.
+/// A proven word: its meaning, and the position of each character in the text.
 struct Literal {
     meaning: String,
-    /// Signs that no mask may hide.
+    /// Characters that no mask may hide.
     globs: &'static str,
-    /// For each byte of the meaning, the bytes of the text that say its character.
+    /// For each byte of the meaning, the bytes of the text that express its character.
     places: Vec<Range<usize>>,
 }
 
 impl Literal {
-    /// `None` where a word is expanded, or is read here otherwise than by the lexer.
+    /// Returns `None` if the word is expanded, or if this reading differs from the lexer's.
     fn read(text: &str, word: &ProvenWord) -> Option<Self> {
-        // An unquoted URL is a pattern by its `?`. It is one word all the same, and stands for
+        // An unquoted URL is a pattern because of its `?`. It is still one word, and it means
         // itself unless a file has such a path.
         let is_url = word.is_glob && word.text.contains("://");
         if !word.is_literal && !is_url {
@@ -309,7 +309,7 @@ impl Literal {
         })
     }
 
-    /// Adds secrets of the meaning as secrets of the text. A quote within one stays visible.
+    /// Adds secrets of the meaning as secrets of the text. Quotes within a secret stay visible.
     fn keep(&self, secrets: Vec<SecretSpan>, found: &mut Vec<SecretSpan>) {
         for secret in secrets {
             if self.meaning[secret.bytes.clone()].contains(|c| self.globs.contains(c)) {
@@ -319,7 +319,7 @@ impl Literal {
             for place in &self.places[secret.bytes] {
                 piece = match piece {
                     Some(piece) if piece.end == place.start => Some(piece.start..place.end),
-                    // The other bytes of the same character.
+                    // This is another byte of the same character.
                     Some(piece) if piece.end == place.end => Some(piece),
                     Some(done) => {
                         let style = secret.style;

@@ -1,15 +1,15 @@
-//! The table of secret shapes: how secrets look, what they are called, and which options take one.
+//! The table of secret shapes: the form of secrets, their names, and the options that take them.
 //!
-//! Every row says why it is here. A row may be added whenever a vendor gives its tokens a form, or
-//! a program takes a secret as an argument; a row that masks what is no secret hides something
-//! that an approver should read, so it needs a length or a name that leaves no doubt.
+//! Every row states its reason. Add a row when a vendor gives its tokens a form, or when a program
+//! takes a secret as an argument. A row that masks something else hides what an approver should
+//! read, so every row needs a length or a name that leaves no doubt.
 
-/// A token whose issuer gave it a beginning of its own.
+/// A token with a prefix that its issuer chose.
 pub(super) struct TokenShape {
     pub prefix: &'static str,
-    /// So many characters follow at least.
+    /// The least number of characters after the prefix.
     pub least: usize,
-    /// Characters of it besides ASCII letters and digits.
+    /// The characters that a token may contain besides ASCII letters and digits.
     pub also: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "read by reviewers and tests"))]
     pub why: &'static str,
@@ -29,7 +29,7 @@ const fn token(
     }
 }
 
-/// A longer beginning stands before a shorter one that it starts with.
+/// A longer prefix comes before a shorter prefix of it.
 pub(super) const TOKENS: &[TokenShape] = &[
     token("sk-", 16, "_-", "OpenAI, Anthropic and compatible API keys"),
     token("sk_live_", 16, "_", "Stripe secret key"),
@@ -94,7 +94,7 @@ pub(super) const TOKENS: &[TokenShape] = &[
     ),
 ];
 
-/// Endings of names, as letters and digits in lower case, under which secrets are kept.
+/// Endings of names that mark secrets, as lower-case letters and digits.
 pub(super) const SECRET_NAMES: &[(&str, &str)] = &[
     ("token", "access, refresh, id, bot and session tokens"),
     ("secret", "client, application and shared secrets"),
@@ -131,7 +131,7 @@ pub(super) const SECRET_FIELDS: &[(&str, &str)] = &[
     ("bearer", "a bearer token"),
 ];
 
-/// Names of parameters that carry a secret in the query of a URL, and may mean anything elsewhere.
+/// Names of parameters that mark a secret in the query of a URL, but may mean anything elsewhere.
 pub(super) const URL_PARAMETERS: &[(&str, &str)] = &[
     ("key", "API key of Google and others"),
     ("sig", "signature of a signed URL"),
@@ -158,13 +158,13 @@ pub(super) const SCHEMES: &[&str] = &["bearer", "basic", "token", "apikey", "dig
 pub(super) enum SecretTakes {
     /// The next word.
     Next,
-    /// The part of the next word behind the first `:`, or all of it behind this sign.
+    /// The part of the next word after the first `:`, or all of it after this sign.
     NextBehind(char),
     /// The rest of the same word.
     Attached,
 }
 
-/// An option that takes a secret for certain, by the programs that have it.
+/// An option that certainly takes a secret, with the programs that have the option.
 pub(super) struct CertainOption {
     pub programs: &'static [&'static str],
     pub options: &'static [&'static str],
@@ -258,12 +258,12 @@ pub(super) const CERTAIN_OPTIONS: &[CertainOption] = &[
     },
 ];
 
-/// Subcommands that must stand between the program and the option, since the option means
-/// something else without them: `docker run -p` is a port.
+/// Programs that need the subcommand `login` before the option, because the option otherwise means
+/// something else: `docker run -p` is a port.
 pub(super) const LOGIN_ONLY: &[&str] = &["docker", "podman", "nerdctl", "helm"];
 
-/// Programs whose `--password` and the like take no value in the next word: masking that word
-/// would hide an argument.
+/// Programs whose `--password` and similar options take no value in the next word. Masking that
+/// word would hide an argument.
 pub(super) const FLAG_ONLY: &[&str] = &[
     "psql",
     "pg_dump",
@@ -289,7 +289,7 @@ pub(super) const FLAG_ONLY: &[&str] = &[
     "smbclient",
 ];
 
-/// Beginnings of long options that only switch something: `--ask-password`, `--no-token`.
+/// Prefixes of long options that are only switches: `--ask-password`, `--no-token`.
 pub(super) const SWITCHES: &[&str] = &[
     "no-",
     "without-",
@@ -307,8 +307,8 @@ pub(super) const SWITCHES: &[&str] = &[
     "print-",
 ];
 
-/// Characters of which secrets are made, in a word that is proven literal. No sign that a shell
-/// acts on is among them: programs hand words on to shells, and a mask must never hide code.
+/// Whether secrets may contain the character, in a word that is proven literal. No character that a
+/// shell acts on is included: programs pass words on to shells, and a mask must never hide code.
 pub(super) fn is_secret_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || "_-./+=:@%~!*^".contains(character)
 }

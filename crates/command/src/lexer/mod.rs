@@ -1,8 +1,8 @@
-//! The strict lexer. It accepts only what it can prove to mean the same to every shell and to
-//! Interlock's own runner; everything else is *not plain*, with the reason and the place.
+//! The strict lexer. It accepts only text that it can prove to mean the same to every shell and to
+//! Interlock's own runner. Everything else is *not plain*, with the reason and the place.
 //!
-//! Total over any input, no recursion, one pass: [`tokens`] makes words and operators out of
-//! bytes, this file makes a [`Line`] out of those.
+//! The lexer accepts any input, does not recurse, and reads the text once: [`tokens`] turns bytes
+//! into words and operators, and this file turns those into a [`Line`].
 
 mod tokens;
 mod word;
@@ -14,15 +14,16 @@ use crate::odd::{NotPlain, Odd};
 use crate::{Redirection, Span, Word};
 use tokens::{Operator, ShellToken, Tokens};
 
-/// Longer texts are not looked at.
+/// The longest text that the lexer reads, in bytes.
 pub const MAX_PLAIN_BYTES: usize = 64 * 1024;
 
-/// Each command is looked up and judged by itself. An approver cannot read more commands than this.
+/// The most commands in a text. Each command is looked up and judged separately, and an approver
+/// cannot read more.
 pub const MAX_PLAIN_COMMANDS: usize = 256;
-/// Words, assignments, operators and redirections of a text.
+/// The most words, assignments, operators and redirections in a text.
 pub const MAX_PLAIN_WORDS: usize = 8192;
 
-/// Reads a command text. `Ok` is a proof: every word of the line is known.
+/// Reads a command text. `Ok` proves that every word of the line is known.
 pub fn lex(text: &str) -> Result<Line, NotPlain> {
     if text.len() > MAX_PLAIN_BYTES {
         return Err(odd(Odd::TooLong, Span::new(0, text.len())));
@@ -46,7 +47,7 @@ pub(crate) enum TokenKind {
     Redirection,
 }
 
-/// The tokens up to the place where the text is odd.
+/// Returns the tokens up to the place where the text is odd.
 pub(crate) fn scan(text: &str) -> (Vec<(Span, TokenKind)>, Option<NotPlain>) {
     let mut found = Vec::new();
     let odd = lex(text).err();
@@ -73,23 +74,23 @@ pub(crate) fn scan(text: &str) -> (Vec<(Span, TokenKind)>, Option<NotPlain>) {
     (found, odd)
 }
 
-/// A word that the lexer has read to its end.
+/// A word that the lexer read to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProvenWord {
     pub(crate) span: Span,
-    /// What the word means, without quotes.
+    /// The meaning of the word, without quotes.
     pub(crate) text: String,
-    /// Nothing in it is expanded.
+    /// Whether nothing in the word is expanded.
     pub(crate) is_literal: bool,
-    /// It is a pattern of file names, and nothing else in it is expanded.
+    /// Whether the word is a pattern of file names without any other expansion.
     pub(crate) is_glob: bool,
-    /// `NAME=…`: the length of the name.
+    /// For `NAME=…`, the length of the name.
     pub(crate) assignment: Option<usize>,
 }
 
-/// The words of a text, command by command. `None` unless every token of the text is proven: of
-/// any other text it is not known where a word ends. A line that is not plain for what its words
-/// do (a builtin of the shell, an assignment alone) has proven words all the same.
+/// Returns the words of a text, command by command. Returns `None` unless every token of the text
+/// is proven, because otherwise the ends of words are unknown. A line that is not plain because of
+/// what its words do (a builtin of the shell, an assignment alone) still has proven words.
 pub(crate) fn proven_words(text: &str) -> Option<Vec<Vec<ProvenWord>>> {
     if text.len() > MAX_PLAIN_BYTES || check_characters(text).is_err() {
         return None;
@@ -121,8 +122,8 @@ fn odd(reason: Odd, span: Span) -> NotPlain {
     NotPlain { reason, span }
 }
 
-/// Control characters make a text odd wherever they stand: terminals, shells and people read
-/// them in different ways. Tab and newline are the two that everyone agrees on.
+/// Checks for control characters, which make a text odd anywhere, because terminals, shells and
+/// people read them in different ways. Only tab and newline are unambiguous.
 fn check_characters(text: &str) -> Result<(), NotPlain> {
     let ordinary = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n');
     if text.bytes().all(ordinary) {
@@ -141,7 +142,7 @@ fn check_characters(text: &str) -> Result<(), NotPlain> {
     Ok(())
 }
 
-/// Puts tokens together; what it holds is always a valid beginning of a line.
+/// Assembles tokens. Its state is always a valid beginning of a line.
 #[derive(Default)]
 struct LineBuilder {
     done: Vec<Pipeline>,
@@ -154,7 +155,8 @@ struct LineBuilder {
     end: usize,
     commands: usize,
     tokens: usize,
-    /// The last thing was `&&`, `||` or `|`: a command must follow, newlines may come between.
+    /// The position of a preceding `&&`, `||` or `|`. A command must follow; newlines may come
+    /// between.
     awaits_command: Option<Span>,
 }
 
@@ -193,7 +195,7 @@ impl LineBuilder {
             return Ok(());
         }
         if let Some(name_length) = shape.assignment {
-            // Assignments are not globbed: the text stands for itself.
+            // Assignments are not globbed, so the text is literal.
             self.touch(span);
             let mut name = word.text;
             let value = name.split_off(name_length + 1);
@@ -237,7 +239,7 @@ impl LineBuilder {
         Ok(())
     }
 
-    /// `time` is a keyword only as the very first word of a pipeline.
+    /// Whether the word is the keyword `time`, which must be the very first word of a pipeline.
     fn is_time_keyword(&self, word: &Word, shape: &word::WordShape) -> bool {
         word.text == "time"
             && !shape.quoted
@@ -283,8 +285,9 @@ impl LineBuilder {
         Ok(())
     }
 
-    /// Nothing of a segment has been read yet, so a newline is only space. After `time` it is
-    /// not: the keyword wants its command on the same line.
+    /// Whether nothing of a segment has been read yet, so that a newline is only space. After
+    /// `time` a newline is not only space, because the keyword requires its command on the same
+    /// line.
     fn is_at_line_start(&self) -> bool {
         self.assignments.is_empty()
             && self.redirections.is_empty()

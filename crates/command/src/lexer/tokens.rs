@@ -1,4 +1,4 @@
-//! Bytes to tokens: blanks, comments, operators and redirections.
+//! From bytes to tokens: blanks, comments, operators and redirections.
 
 use super::odd;
 use super::word::{WordShape, read_word};
@@ -89,7 +89,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Blanks, comments and line continuations that stand between words.
+    /// Skips blanks, comments and line continuations between words.
     fn skip_blanks(&mut self) -> Result<(), NotPlain> {
         loop {
             match self.peek(0) {
@@ -99,7 +99,7 @@ impl<'a> Tokens<'a> {
                     self.position += rest.find('\n').unwrap_or(rest.len());
                 }
                 Some(b'\\') if self.peek(1) == Some(b'\n') => {
-                    // Behind an operator the shell would join what follows to it (`&\⏎&`).
+                    // After an operator, the shell would join the following text to it (`&\⏎&`).
                     let before = self.position.checked_sub(1);
                     let before = before.and_then(|index| self.text.as_bytes().get(index));
                     if !matches!(before, None | Some(b' ' | b'\t' | b'\n')) {
@@ -107,7 +107,7 @@ impl<'a> Tokens<'a> {
                         return Err(odd(Odd::LineContinuation, span));
                     }
                     self.position += 2;
-                    // `\⏎#` and a second continuation directly behind are left to the shell.
+                    // `\⏎#` and a directly following second continuation are left to the shell.
                     if matches!(self.peek(0), Some(b'\\' | b'#')) {
                         let span = Span::new(self.position - 2, self.position);
                         return Err(odd(Odd::LineContinuation, span));
@@ -118,7 +118,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// All digits up to `<` or `>`: a descriptor number, not a word.
+    /// Whether all characters up to `<` or `>` are digits: a descriptor number, not a word.
     fn is_descriptor_number(&self) -> bool {
         let rest = &self.text.as_bytes()[self.position..];
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -134,7 +134,8 @@ impl<'a> Tokens<'a> {
         self.redirection(start, descriptor)
     }
 
-    /// At `<` or `>`. Only what touches no file but `/dev/null` is understood.
+    /// Reads a redirection at `<` or `>`. Only redirections that touch no file but `/dev/null` are
+    /// accepted.
     fn redirection(
         &mut self,
         start: usize,
@@ -175,7 +176,7 @@ impl<'a> Tokens<'a> {
         }))
     }
 
-    /// `&>/dev/null` and `&>>/dev/null`.
+    /// Reads `&>/dev/null` and `&>>/dev/null`.
     fn both_streams(&mut self, start: usize) -> Result<ShellToken, NotPlain> {
         self.position += 2;
         if self.peek(0) == Some(b'>') {
@@ -190,7 +191,7 @@ impl<'a> Tokens<'a> {
         }))
     }
 
-    /// Behind `>&`: 1 or 2, then the end of the word.
+    /// Reads the target after `>&`: 1 or 2, then the end of the word.
     fn duplicate(&mut self, start: usize) -> Result<Target, NotPlain> {
         self.skip_spaces();
         let target = match self.peek(0) {
@@ -199,7 +200,7 @@ impl<'a> Tokens<'a> {
             _ => return Err(odd(Odd::Redirect, Span::new(start, self.position))),
         };
         self.position += 1;
-        // `2>&1>x`: shells differ on whether the 1 is a target or another descriptor.
+        // In `2>&1>x`, shells disagree whether the 1 is a target or another descriptor.
         if matches!(self.peek(0), Some(b'<' | b'>')) || !self.at_word_end() {
             return Err(odd(Odd::Redirect, Span::new(start, self.position)));
         }
@@ -229,7 +230,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Bytes that end an unquoted word. Parentheses do too, but make the line odd first.
+/// Whether the byte ends an unquoted word. Parentheses do too, but they make the line odd first.
 pub(super) fn ends_word(byte: u8) -> bool {
     matches!(
         byte,

@@ -1,4 +1,4 @@
-//! One word: quotes, escapes, globs, tilde and the shape of an assignment.
+//! Reads one word: quotes, escapes, globs, tilde and the form of an assignment.
 
 use interlock_programs::{Glob, GlobToken};
 
@@ -8,19 +8,19 @@ use crate::Span;
 use crate::line::Word;
 use crate::odd::{NotPlain, Odd};
 
-/// What the line builder needs to know about how a word was written.
+/// How a word was written, as far as the line builder needs it.
 #[derive(Debug, Default)]
 pub(super) struct WordShape {
-    /// Any part was quoted or escaped.
+    /// Whether any part was quoted or escaped.
     pub(super) quoted: bool,
-    /// `NAME=…` with an unquoted, valid name: the length of the name.
+    /// The length of the name, for `NAME=…` with an unquoted, valid name.
     pub(super) assignment: Option<usize>,
-    /// `NAME+=…`.
+    /// Whether the word is `NAME+=…`.
     pub(super) appends: bool,
     pub(super) beyond_posix: bool,
 }
 
-/// Reads the word that begins at byte `start`. The caller has made sure that there is one.
+/// Reads the word that begins at byte `start`. The caller must ensure that there is a word.
 pub(super) fn read_word(text: &str, start: usize) -> Result<(Word, WordShape), NotPlain> {
     let mut reader = WordReader {
         text,
@@ -51,8 +51,8 @@ struct WordReader<'a> {
     position: usize,
     start: usize,
     value: String,
-    /// The same as `value`, without a leading tilde, as glob tokens. Filled from the first
-    /// glob character on.
+    /// The same as `value` without a leading tilde, as glob tokens. Filled from the first glob
+    /// character on.
     tokens: Vec<GlobToken>,
     has_glob: bool,
     tilde: bool,
@@ -90,13 +90,13 @@ impl WordReader<'_> {
                 },
                 b'`' => return self.refuse(Odd::CommandSubstitution, 1),
                 b'(' | b')' => return self.refuse(Odd::Parenthesis, 1),
-                // An empty pair is never expanded: `find -exec rm {} +`.
+                // Shells never expand an empty pair: `find -exec rm {} +`.
                 b'{' if self.peek(1) == Some(b'}') => {
                     self.position += 2;
                     self.push('{');
                     self.push('}');
                 }
-                // Nor is a pair without a comma or dots, as in `HEAD@{1}` and `@{u}`.
+                // Nor do they expand a pair without a comma or dots, as in `HEAD@{1}` and `@{u}`.
                 b'{' if self.value.ends_with('@') && self.revision_braces() > 0 => {
                     for _ in 0..self.revision_braces() {
                         self.plain_character()?;
@@ -114,7 +114,8 @@ impl WordReader<'_> {
         Ok(())
     }
 
-    /// How many bytes a pair of braces with letters and digits between has, from here on.
+    /// Returns the length in bytes of a pair of braces with only letters and digits inside,
+    /// starting here.
     fn revision_braces(&self) -> usize {
         let rest = &self.text.as_bytes()[self.position + 1..];
         let inner = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric());
@@ -125,7 +126,7 @@ impl WordReader<'_> {
         }
     }
 
-    /// Most of every text, taken at once.
+    /// Reads a run of ordinary characters at once, because most text consists of them.
     fn ordinary_run(&mut self) {
         let rest = &self.text.as_bytes()[self.position..];
         let length = rest.iter().take_while(|byte| is_ordinary(**byte)).count();
@@ -153,7 +154,7 @@ impl WordReader<'_> {
             self.position = self.text.len();
             return Ok(());
         };
-        // Blanks in Unicode, and characters that have no width, read as something they are not.
+        // Unicode blanks and zero-width characters look like something that they are not.
         if character.is_whitespace() || is_invisible(character) {
             return self.refuse(Odd::UnusualBlank, character.len_utf8());
         }
@@ -244,7 +245,8 @@ impl WordReader<'_> {
         Ok(())
     }
 
-    /// `$'…'` with the simple escapes. Numeric ones can make NUL or broken UTF-8: not plain.
+    /// Reads `$'…'` with the simple escapes. Numeric escapes can produce NUL or broken UTF-8, so
+    /// they are not plain.
     fn dollar_quoted(&mut self) -> Result<(), NotPlain> {
         let opening = self.position;
         self.shape.quoted = true;
@@ -293,8 +295,8 @@ impl WordReader<'_> {
         }
     }
 
-    /// `[abc]`, `[a-z]`, `[!0-9]` out of ASCII letters, digits and a few marks. `[` alone is the
-    /// command of that name; any other bracket is left to the shell.
+    /// Reads `[abc]`, `[a-z]` and `[!0-9]` with ASCII letters, digits and a few marks. `[` alone is
+    /// the command of that name. Any other bracket is left to the shell.
     fn bracket(&mut self) -> Result<(), NotPlain> {
         let bytes = self.text.as_bytes();
         let alone = self.position == self.start && self.peek(1).is_none_or(ends_word);
@@ -333,7 +335,7 @@ impl WordReader<'_> {
             self.tilde = true;
             self.value.push('~');
         } else if matches!(self.value.as_bytes().last(), Some(b'=' | b':')) {
-            // Expanded by some shells in some places.
+            // Some shells expand this tilde in some places.
             return self.refuse(Odd::Tilde, 1);
         } else {
             self.push('~');
@@ -343,8 +345,8 @@ impl WordReader<'_> {
     }
 }
 
-/// `*//x`: shells differ on whether a path that matches keeps both slashes. In front of the
-/// first pattern (`http://host/?q`) all of them keep both.
+/// Whether a pattern contains `*//x`. Shells disagree whether a matching path keeps both slashes.
+/// Before the first pattern (`http://host/?q`) all of them keep both.
 fn has_doubled_slash(tokens: &[GlobToken]) -> bool {
     tokens
         .windows(2)
@@ -352,7 +354,7 @@ fn has_doubled_slash(tokens: &[GlobToken]) -> bool {
         .any(|pair| pair.iter().all(|token| *token == GlobToken::Literal('/')))
 }
 
-/// Stands for itself wherever it stands.
+/// Whether the byte is literal wherever it stands.
 fn is_ordinary(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b',' | b'+' | b'%')
 }
@@ -361,7 +363,7 @@ fn is_set_member(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b',' | b'-')
 }
 
-/// `None` if the set is empty or a range is not a simple one.
+/// Returns `None` if the set is empty or a range is not simple.
 fn set_ranges(members: &[u8]) -> Option<Vec<(char, char)>> {
     let mut ranges = Vec::new();
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! Where each entry can be found by a property of the program it names.
+//! Indexes entries by the program that they name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,32 +6,34 @@ use super::Candidate;
 use crate::arguments;
 use crate::pattern;
 
-/// Positions of entries.
+/// Positions of entries, by the form of their pattern.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// A bare name without wildcards.
+    /// Bare names without wildcards.
     names: HashMap<String, Vec<usize>>,
-    /// Bare names with wildcards, the lone `*` among them.
+    /// Bare names with wildcards, including the lone `*`.
     name_globs: Vec<usize>,
-    /// A path without wildcards.
+    /// Paths without wildcards.
     paths: HashMap<String, Vec<usize>>,
-    /// `DIR/*`, by the directory.
+    /// Patterns `DIR/*`, by the directory.
     in_directory: HashMap<String, Vec<usize>>,
-    /// `DIR/**`, by the directory.
+    /// Patterns `DIR/**`, by the directory.
     beneath: HashMap<String, Vec<usize>>,
-    /// Any other path pattern that ends in a literal name, by that name.
+    /// Any other path patterns that end in a literal name, by that name.
     basenames: HashMap<String, Vec<usize>>,
-    /// The rest.
+    /// All other path patterns.
     path_globs: Vec<usize>,
-    /// Remembered grants, by the digest of directory and arguments: a program may have very many.
+    /// Remembered grants, by the digest of directory and arguments, because one program may have
+    /// very many grants.
     digests: HashMap<String, Vec<usize>>,
-    /// Patterns of such grants. The first of each is also found by its pattern, so that a miss can
-    /// say that the arguments are others.
+    /// Patterns of grants with a digest. The first grant of each pattern is also indexed by the
+    /// pattern, so that a miss can say that the arguments differ.
     with_digest: HashSet<String>,
 }
 
 impl Index {
-    /// `digest` is that of directory and arguments, where the entry is for exactly these.
+    /// Adds an entry. `digest` is the digest of directory and arguments if the entry is for exactly
+    /// these.
     pub(super) fn add(&mut self, pattern: &str, digest: Option<String>, position: usize) {
         if let Some(digest) = digest {
             self.digests.entry(digest).or_default().push(position);
@@ -69,7 +71,7 @@ impl Index {
         }
     }
 
-    /// Every entry whose pattern may match; the entry itself decides.
+    /// Returns every entry whose pattern may match. The caller must still compare the entry itself.
     pub(super) fn positions(&self, candidate: &Candidate<'_>) -> Vec<usize> {
         let mut positions = Vec::new();
         let mut take = |map: &HashMap<String, Vec<usize>>, key: &str| {

@@ -1,5 +1,5 @@
-//! Allowlist entries with where they are written. A document may hold ten thousand: its lists are
-//! taken over as they are, and no entry is copied or given a text of its own.
+//! Allowlist entries with their origins. A document may hold ten thousand entries, so its lists are
+//! moved here as a whole: no entry is copied, and origins are formatted only when they are needed.
 
 use crate::entry::Entry;
 
@@ -17,7 +17,7 @@ struct EntryList {
 enum ListOrigin {
     /// The path of the list, such as `agents.main.allowlist`.
     Path(String),
-    /// Where each entry is written.
+    /// The origin of each entry.
     Each(Vec<String>),
 }
 
@@ -36,13 +36,13 @@ impl EntryLists {
         self.0.iter().flat_map(|list| &list.entries)
     }
 
-    /// The entry at a position in all of the lists.
+    /// Returns the entry at a position, counted over all lists.
     pub(crate) fn get(&self, position: usize) -> Option<&Entry> {
         let (list, index) = self.place(position)?;
         list.entries.get(index)
     }
 
-    /// Where the entry at a position is written, such as `agents.main.allowlist[3]`.
+    /// Returns where the entry at a position is written, such as `agents.main.allowlist[3]`.
     pub(crate) fn origin(&self, position: usize) -> String {
         let origin = self
             .place(position)

@@ -1,19 +1,20 @@
-//! Other spellings of a command line that a deny rule means as well: options in front of the subcommand,
-//! and flags in other orders, clusters and long forms. They may only tighten: nothing here is used for
-//! an entry that allows.
+//! Other spellings of a command line that a deny rule also matches: options before the subcommand,
+//! and flags in other orders, clusters and long forms. They only tighten: no entry that allows uses
+//! this module.
 
 use crate::arguments::argument_matches;
 
-/// A program whose subcommand may stand behind options.
+/// A program whose subcommand may follow options.
 struct SubcommandProgram {
     names: &'static [&'static str],
     /// Options that take the next word.
     values: &'static [&'static str],
-    /// Options that take none. Any other option may take the next word or not: both are looked at.
+    /// Options that take no word. Any other option may or may not take the next word, so both
+    /// readings are compared.
     switches: &'static [&'static str],
 }
 
-/// Programs whose first operand says what they do.
+/// Programs whose first operand is a subcommand.
 const SUBCOMMAND_PROGRAMS: &[SubcommandProgram] = &[
     SubcommandProgram {
         names: &["git"],
@@ -159,7 +160,7 @@ const SUBCOMMAND_PROGRAMS: &[SubcommandProgram] = &[
 /// A program whose flags have other spellings.
 struct FlagProgram {
     names: &'static [&'static str],
-    /// Long options and capital letters, with the letters that they stand for.
+    /// Long options and capital letters, with the letters that they are equal to.
     same: &'static [(&'static str, &'static str)],
 }
 
@@ -209,13 +210,13 @@ const FLAG_PROGRAMS: &[FlagProgram] = &[
     },
 ];
 
-/// Longer lines are compared as they are: a rule meets them at their beginning.
+/// Longer lines are compared only as written: rules concern the beginning of a line.
 const MAX_WORDS: usize = 256;
 
-/// Spellings that are looked at for one command.
+/// The most spellings that are compared for one command.
 const MAX_FORMS: usize = 64;
 
-/// The same arguments without the options in front of the subcommand, where there are any.
+/// Returns the same arguments without the options before the subcommand, if there are any.
 pub(super) fn without_global_options(names: &[String], arguments: &[String]) -> Vec<Vec<String>> {
     let is_one = |program: &&SubcommandProgram| {
         names
@@ -255,9 +256,9 @@ pub(super) fn without_global_options(names: &[String], arguments: &[String]) -> 
     found
 }
 
-/// Whether a list of patterns means these arguments, when flags count by what they say and not by where
-/// and how they are written: each flag of the patterns is there, and the rest of the patterns fit the
-/// rest of the arguments.
+/// Whether a list of patterns matches these arguments if flags are compared by their meaning and
+/// not by their position and spelling. Each flag of the patterns must be present, and the other
+/// patterns must match the other arguments.
 pub(super) fn means_flags(names: &[String], patterns: &[String], arguments: &[String]) -> bool {
     let is_one = |program: &&FlagProgram| {
         names
@@ -288,12 +289,12 @@ pub(super) fn means_flags(names: &[String], patterns: &[String], arguments: &[St
 #[derive(Debug, PartialEq, Eq)]
 enum Flag {
     Letter(char),
-    /// A long option that has no letter.
+    /// A long option without an equal letter.
     Word(String),
 }
 
 impl FlagProgram {
-    /// The flags of a line, and what is left of it in its order.
+    /// Splits a line into its flags and the remaining words, in order.
     fn split(&self, words: &[String]) -> (Vec<Flag>, Vec<String>) {
         let (mut flags, mut rest) = (Vec::new(), Vec::new());
         let mut is_over = false;
@@ -313,7 +314,7 @@ impl FlagProgram {
         (flags, rest)
     }
 
-    /// What a long option says; it may be cut short as far as it stays clear.
+    /// Returns the meaning of a long option, which may be abbreviated.
     fn long(&self, name: &str) -> Vec<Flag> {
         let full = format!("--{name}");
         let begins = |(long, _): &&(&str, &str)| !name.is_empty() && long.starts_with(&full);

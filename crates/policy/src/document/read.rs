@@ -1,4 +1,4 @@
-//! Reading a document: every problem with its place.
+//! Reads documents, and reports every problem with its location.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ pub(super) fn strictly(value: &Value) -> Result<Document, Vec<Problem>> {
     }
 }
 
-/// Reads a text that [`strictly`] has read before: then nothing has to be checked again. None where it
-/// has a form that only the careful reader knows.
+/// Reads a text that [`strictly`] read before, so nothing needs to be checked again. Returns `None`
+/// if the text has a form that only [`strictly`] can read.
 pub(super) fn again(text: &str) -> Option<Document> {
     let written: DocumentText = serde_json::from_str(text).ok()?;
     let mut document = Document {
@@ -78,7 +78,8 @@ struct AcceptedScope {
 
 impl AcceptedScope {
     fn scope(self) -> Option<Scope> {
-        /// Absent stays absent; a word that is no level makes the text another form.
+        /// An absent level stays absent. An unknown level means that only the strict reader can
+        /// read the text.
         fn level<T>(word: Option<&String>, parse: fn(&str) -> Option<T>) -> Result<Option<T>, ()> {
             let level = word.map(|word| parse(word).ok_or(()));
             level.transpose()
@@ -94,7 +95,7 @@ impl AcceptedScope {
     }
 }
 
-/// With what was left out.
+/// A document with the problems that were left out.
 pub(super) type Leniently = Result<(Document, Vec<Problem>), Vec<Problem>>;
 
 pub(super) fn of_another_program(value: &Value) -> Leniently {
@@ -118,12 +119,13 @@ fn leniently(value: &Value, leniency: Leniency) -> Leniently {
     }
 }
 
-/// What is left out where it cannot be read.
+/// Which values are left out if they cannot be read.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Leniency {
     #[default]
     Nothing,
-    /// All but levels, and keys that look like a known one: without those it would say something else.
+    /// Everything but levels and keys that look like a known key: without them the document would
+    /// mean something else.
     NoLevels,
     Everything,
 }
@@ -136,7 +138,7 @@ struct DocumentReader {
 }
 
 impl DocumentReader {
-    /// Something that an import can do without.
+    /// Reports a problem that an import can do without.
     fn flaw(&mut self, problem: Problem) {
         match self.leniency {
             Leniency::Nothing => self.problems.push(problem),
@@ -144,7 +146,7 @@ impl DocumentReader {
         }
     }
 
-    /// Something that a client must have meant.
+    /// Reports a key that a client misspelled but must have meant.
     fn misspelt(&mut self, problem: Problem) {
         match self.leniency {
             Leniency::Everything => self.left_out.push(problem),
@@ -170,7 +172,7 @@ impl DocumentReader {
         });
     }
 
-    /// An object whose keys are all known; others are reported with the nearest known one.
+    /// Returns the object. Unknown keys are reported with the nearest known key.
     fn object<'a>(
         &mut self,
         path: &str,
@@ -263,7 +265,7 @@ impl DocumentReader {
         }
     }
 
-    /// `general` stands in for a level that cannot be read.
+    /// Reads a scope. `general` replaces a level that cannot be read.
     fn scope(&mut self, path: &str, value: &Value, general: &Scope) -> Scope {
         const KNOWN: [&str; 6] = [
             "security",
@@ -380,7 +382,7 @@ impl DocumentReader {
         let mut list = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
-            // A bare string was once a pattern.
+            // Older documents write an entry as a bare string, its pattern.
             let item = match item {
                 Value::String(pattern) => serde_json::json!({ "pattern": pattern }),
                 other => other.clone(),
@@ -390,7 +392,7 @@ impl DocumentReader {
                 continue;
             };
             if self.left_out.len() > before {
-                // Without the part that cannot be read it would mean something else.
+                // Without the unreadable part the entry would mean something else.
                 if T::MUST_STAY {
                     self.problems.extend(self.left_out.drain(before..));
                 }
@@ -427,7 +429,7 @@ impl DocumentReader {
 
 trait KnownKeys {
     const KEYS: &'static [&'static str];
-    /// May not be left out of an import.
+    /// Whether an import must not leave out such an item.
     const MUST_STAY: bool;
 }
 

@@ -1,4 +1,4 @@
-//! What an entry's `env` list admits beyond the harmless table.
+//! Admits environment values beyond the harmless table by an entry's `env` list.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::pattern::has_wildcard;
 /// Why an item of an entry's `env` cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvItemError {
-    /// No entry may name a blocked variable: each such run needs an approval of its own.
+    /// An entry may not name a blocked variable, because each run with it needs its own approval.
     #[error("`{name}` cannot be named by an entry: {refusal}")]
     Refused { name: String, refusal: EnvRefusal },
     #[error("`{item}`: {problem}")]
@@ -22,7 +22,7 @@ pub enum EnvItemError {
     TooMany,
 }
 
-/// An entry for one program needs no more.
+/// The most items in one entry; a single program needs no more.
 const MAX_ITEMS: usize = 256;
 
 /// Checks the `env` list of an entry: `NAME` or `NAME=PATTERN`, never a blocked name.
@@ -32,7 +32,8 @@ pub(crate) fn check_items(items: &[String]) -> Result<(), EnvItemError> {
     }
     for item in items {
         let (name, pattern) = split(item);
-        // What passes anyway may be named: *always* holds the harmless values of a call too.
+        // Harmless values may be named, because *always* stores them together with the other values
+        // of a call.
         if pattern.is_some_and(|pattern| is_harmless(name, pattern)) {
             continue;
         }
@@ -62,7 +63,7 @@ fn split(item: &str) -> (&str, Option<&str>) {
 }
 
 /// The environment values that a caller sets for one command: the overrides of the call, then the
-/// assignments in front of the command and of `env`. All of them must be harmless or admitted.
+/// assignments before the command and those of `env`. Each value must be harmless or admitted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallerEnv<'a> {
     overrides: &'a BTreeMap<String, String>,
@@ -80,7 +81,7 @@ impl<'a> CallerEnv<'a> {
         }
     }
 
-    /// Every value, in the order in which they are set; one that a later one replaces too.
+    /// Every value in the order of setting, including values that a later one replaces.
     fn pairs(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let overrides = self.overrides.iter();
         let assignments = self.assignments.iter().map(|(name, value)| (name, value));
@@ -88,8 +89,8 @@ impl<'a> CallerEnv<'a> {
         pairs.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The first value that is neither harmless nor admitted by the entry. Without an entry, only the
-    /// harmless table counts.
+    /// Returns the first value that is neither harmless nor admitted by the entry. Without an
+    /// entry, only harmless values pass.
     pub(crate) fn unadmitted(self, entry: Option<&Entry>) -> Option<Unadmitted> {
         let items = entry.map_or(&[][..], |entry| entry.env.as_slice());
         let is_admitted = |name: &str, value: &str| {
@@ -103,7 +104,7 @@ impl<'a> CallerEnv<'a> {
         Some(Unadmitted::new(name, value))
     }
 
-    /// The values that the entry would have to name.
+    /// Returns the values that an entry must name.
     pub(crate) fn unlisted(self) -> Vec<(&'a str, &'a str)> {
         let mut unlisted = Vec::new();
         for pair in self
@@ -117,8 +118,8 @@ impl<'a> CallerEnv<'a> {
         unlisted
     }
 
-    /// As an entry that *always* stores holds them: what the program gets, one `NAME=VALUE` for each
-    /// name, in order of the names.
+    /// Returns the values in the form that *always* stores: the final `NAME=VALUE` of each name,
+    /// sorted by name.
     pub(crate) fn held(self) -> Vec<String> {
         let last: BTreeMap<&str, &str> = self.pairs().collect();
         let pairs = last.into_iter();
@@ -132,7 +133,7 @@ impl<'a> CallerEnv<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unadmitted {
     pub name: String,
-    /// The name has a row in the harmless table, which admits other values.
+    /// Whether the harmless table has the name, but with other values.
     pub is_other_value: bool,
 }
 

@@ -1,37 +1,38 @@
-//! The harmless table: which variables pass an allowlist without an entry that names them.
+//! The harmless table: the variables that pass an allowlist without an entry that names them.
 //!
-//! A row is data with its reason. Names are compared exactly, values in full and as ASCII, so that a
-//! line break or an odd character never rides along. A new row needs a reason like those below: the
-//! variable names no file, no program and no server, whatever program reads it.
+//! Each row is data with its reason. Names are compared exactly, and values in full and as ASCII,
+//! so that no line break or odd character slips through. A new row needs a reason like those below:
+//! whatever program reads it, the variable names no file, no program and no server.
 
-/// Variables with the values that are harmless for one and the same reason.
+/// Variables with values that are harmless for the same reason.
 #[derive(Debug)]
 pub struct HarmlessRow {
     pub names: &'static [&'static str],
-    /// Names that begin so and go on with capital letters.
+    /// Prefixes of names; only capital letters may follow.
     pub prefixes: &'static [&'static str],
     pub values: HarmlessValues,
     pub reason: &'static str,
 }
 
-/// What a value must look like.
+/// The form that a value must have.
 #[derive(Debug, Clone, Copy)]
 pub enum HarmlessValues {
     /// One of these words.
     Words(&'static [&'static str]),
-    /// `language_TERRITORY.codeset@modifier`; only the first part is needed.
+    /// `language_TERRITORY.codeset@modifier`; only the language is required.
     Locale,
-    /// `Area/City`, `UTC`: beneath the zone database, never a path of the caller's.
+    /// `Area/City` or `UTC`: always beneath the zone database, never a path that the caller
+    /// chooses.
     Zone,
-    /// Decimal digits, at least one and at most so many.
+    /// Decimal digits, from one to `most` of them.
     Digits { most: usize },
-    /// 1 to 65535, written as a port is.
+    /// A port number from 1 to 65535.
     Port,
-    /// Letters, digits and `_ : , = * -`, at most so many.
+    /// At most `most` letters, digits and `_ : , = * -`.
     Filter { most: usize },
 }
 
-/// No locale or zone has a longer name.
+/// No name of a locale or zone is longer.
 const MAX_NAME_BYTES: usize = 64;
 
 #[rustfmt::skip]
@@ -115,12 +116,12 @@ pub static HARMLESS: &[HarmlessRow] = &[
     },
 ];
 
-/// Whether an allowlist lets this variable through whatever program reads it.
+/// Whether an allowlist lets this value through, whatever program reads it.
 pub fn is_harmless(name: &str, value: &str) -> bool {
     row(name).is_some_and(|row| row.values.admit(value))
 }
 
-/// Whether the table has a row for the name; the value may still be another one than it admits.
+/// Whether the table has a row for the name. The row may not admit the given value.
 pub fn has_harmless_values(name: &str) -> bool {
     row(name).is_some()
 }

@@ -1,4 +1,4 @@
-//! The environment of a run on a host: inherited part and overrides together.
+//! The environment of a run on a host: the inherited part joined with the overrides.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::inherited::inherited;
 use super::overrides::sort_out;
 use super::rejection::{EnvRejection, EnvSource};
 
-/// The outcome of joining both. To run something, take it with [`HostEnv::accept`], which hands
-/// the environment out only if nothing was refused.
+/// A joined environment. To run a command, use [`HostEnv::accept`], which returns the environment
+/// only if nothing was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct HostEnv {
@@ -16,12 +16,12 @@ pub struct HostEnv {
 }
 
 impl HostEnv {
-    /// The environment to run with.
+    /// Returns the environment of the run.
     pub fn accept(self) -> Result<BTreeMap<String, String>, EnvRejection> {
         self.rejection.map_or(Ok(self.env), Err)
     }
 
-    /// What remains after refused keys are left out; for explanations, not for running.
+    /// Returns the environment without the refused keys. It is for explanations, not for runs.
     pub fn remaining(&self) -> &BTreeMap<String, String> {
         &self.env
     }
@@ -31,7 +31,7 @@ impl HostEnv {
     }
 }
 
-/// Joins the service's own environment with the overrides of a call; an accepted override wins.
+/// Joins the service's own environment with the overrides of a call. An accepted override wins.
 pub fn host_exec(base: &BTreeMap<String, String>, overrides: &BTreeMap<String, String>) -> HostEnv {
     let mut env = inherited(base);
     let pairs = overrides.iter().map(|(key, value)| (key.as_str(), value));

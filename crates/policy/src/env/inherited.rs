@@ -1,12 +1,13 @@
-//! What a run gets from the environment of the service that starts it.
+//! The part of a run's environment that comes from the service that starts it.
 
 use std::collections::BTreeMap;
 
 use super::table::scope;
 
-/// The part of the service's own environment that a run may see. The owner chose these values, so
-/// more passes than from a caller: proxies and home directories stay, hooks and secrets go. Git's
-/// two protocol switches stay with the permissive part cut off, since removing them would loosen.
+/// Returns the part of the service's own environment that a run may see. The owner chose these
+/// values, so more of them pass than of a caller's: proxies and home directories stay, hooks and
+/// secrets are removed. Git's two protocol switches stay, without their permissive part, because
+/// removing the switches would loosen git.
 #[must_use]
 pub fn inherited(base: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     base.iter()
@@ -27,8 +28,8 @@ pub fn inherited(base: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Only protocols that move data. Others, such as `ext`, start a program named in the URL.
-/// An empty list stays: for git it means that no protocol is allowed.
+/// Keeps only protocols that move data. Others, such as `ext`, start a program named in the URL. An
+/// empty list stays, because git then allows no protocol.
 fn without_program_protocols(value: &str) -> String {
     let kept: Vec<&str> = value
         .split(':')
@@ -37,7 +38,7 @@ fn without_program_protocols(value: &str) -> String {
     kept.join(":")
 }
 
-/// Everything that git would not read as false becomes `0`.
+/// Turns every value that git would not read as false into `0`.
 fn not_permissive(value: &str) -> String {
     let digits = value.strip_prefix(['+', '-']).unwrap_or(value);
     let zero = !digits.is_empty() && digits.bytes().all(|byte| byte == b'0');

@@ -1,11 +1,12 @@
-//! Which environment variables a run may get, and from whom.
+//! Decides which environment variables a run may get, and from where.
 //!
 //! Variables can make an innocent program load other code, read another config or talk to another
-//! server. They are therefore judged by one table of classes ([`CLASSES`]), each with its reason.
+//! server. One table of classes ([`CLASSES`]) therefore judges them, and gives a reason for each
+//! class.
 //!
-//! Read `table` first (the data), then `overrides` (what a caller may set), `harmless` and `admission`
-//! (what of it passes an allowlist), `inherited` (what the service passes on from itself), `host`
-//! (both together) and `sandbox`.
+//! Read `table` first (the data), then `overrides` (what a caller may set), `harmless` and
+//! `admission` (which of those values pass an allowlist), `inherited` (what the service passes on
+//! from its own environment), `host` (both together) and `sandbox`.
 
 mod admission;
 mod harmless;

@@ -1,17 +1,17 @@
-//! What a caller may set: overrides of a call, and assignments written before a command.
+//! Judges what a caller may set: the overrides of a call, and assignments before a command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rejection::{EnvRejection, EnvSource, shown};
 use super::table::{EnvClass, classify};
 
-/// What becomes of a variable that a caller may set.
+/// How a variable that a caller may set reaches the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum OverrideAction {
-    /// Set as given.
+    /// The variable is set as given.
     Keep,
-    /// Set, but to this value.
+    /// The variable is set to this value instead.
     Replace(String),
 }
 
@@ -28,7 +28,7 @@ pub enum EnvRefusal {
     NulInValue,
 }
 
-/// Judges one variable that a caller wants to set for a run on a host.
+/// Judges one variable that a caller sets for a run on a host.
 pub fn check_override(key: &str, value: &str) -> Result<OverrideAction, EnvRefusal> {
     if !is_portable(key) {
         return Err(EnvRefusal::NotPortable);
@@ -43,7 +43,7 @@ pub fn check_override(key: &str, value: &str) -> Result<OverrideAction, EnvRefus
     Ok(OverrideAction::Keep)
 }
 
-/// Judges the name of a variable, whatever its value: portable, and not blocked.
+/// Judges the name of a variable, whatever its value: the name must be portable and not blocked.
 pub(super) fn check_name(key: &str) -> Result<(), EnvRefusal> {
     if !is_portable(key) {
         return Err(EnvRefusal::NotPortable);
@@ -54,8 +54,8 @@ pub(super) fn check_name(key: &str) -> Result<(), EnvRefusal> {
     }
 }
 
-/// Judges all overrides of a call. One bad key refuses the call: running without a variable that
-/// the caller counts on would be another run than the one asked for.
+/// Judges all overrides of a call. One bad key refuses the whole call, because a run without a
+/// variable that the caller expects is not the run that was requested.
 pub fn check_overrides(
     overrides: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, EnvRejection> {
@@ -64,7 +64,7 @@ pub fn check_overrides(
     rejection.map_or(Ok(accepted), Err)
 }
 
-/// Judges the assignments written before a command, in order; a later one of the same name wins.
+/// Judges the assignments before a command, in order. A later assignment of the same name wins.
 pub fn check_assignments(
     assignments: &[(String, String)],
 ) -> Result<BTreeMap<String, String>, EnvRejection> {
@@ -73,9 +73,9 @@ pub fn check_assignments(
     rejection.map_or(Ok(accepted), Err)
 }
 
-/// The overrides that reach a run which is shell text: terminal and locale only, because a shell
-/// and everything it starts give meaning to names that no table lists. Call it on overrides that
-/// were accepted; it accepts none by itself.
+/// Returns the overrides that reach a run of shell text: only terminal and locale, because a shell
+/// and everything it starts give meaning to names that no table lists. The overrides must already
+/// be accepted; this function judges none of them.
 #[must_use]
 pub fn for_shell_wrapper(overrides: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     overrides
@@ -89,7 +89,7 @@ pub fn for_shell_wrapper(overrides: &BTreeMap<String, String>) -> BTreeMap<Strin
         .collect()
 }
 
-/// Terminal and locale: they change how output looks, never what runs.
+/// Variables of terminal and locale, which change how output looks and never what runs.
 const SHELL_WRAPPER_KEYS: &[&str] = &[
     "TERM",
     "LANG",
@@ -101,7 +101,7 @@ const SHELL_WRAPPER_KEYS: &[&str] = &[
     "FORCE_COLOR",
 ];
 
-/// Splits what may be set from what may not; shared by every source.
+/// Splits variables into accepted and refused ones, for every source.
 pub(super) fn sort_out<'a>(
     source: EnvSource,
     pairs: impl Iterator<Item = (&'a str, &'a String)>,
@@ -128,7 +128,7 @@ pub(super) fn sort_out<'a>(
     (accepted, EnvRejection::new(source, blocked, invalid))
 }
 
-/// Parentheses belong to Windows names such as `ProgramFiles(x86)`.
+/// Whether the name is portable. Parentheses occur in Windows names such as `ProgramFiles(x86)`.
 fn is_portable(key: &str) -> bool {
     let mut bytes = key.bytes();
     bytes
@@ -137,8 +137,8 @@ fn is_portable(key: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'(' | b')'))
 }
 
-/// Agents turn pagers off so that output is not held back. An empty value does exactly that and
-/// starts no program, not even `cat`.
+/// Whether the value turns a pager off, as agents do so that output is not held back. The run gets
+/// an empty value, which has this effect and starts no program, not even `cat`.
 fn turns_pager_off(key: &str, value: &str) -> bool {
     (key.eq_ignore_ascii_case("PAGER") || key.eq_ignore_ascii_case("GIT_PAGER"))
         && matches!(value, "" | "cat")

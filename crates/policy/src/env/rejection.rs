@@ -1,11 +1,11 @@
-//! The refusal of a whole request because of its environment.
+//! The refusal of a whole request because of its environment variables.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::table::{EnvClass, classify};
 
-/// Who named the variables.
+/// Where the variables were set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnvSource {
     /// The `env` of a call.
@@ -14,7 +14,8 @@ pub enum EnvSource {
     Assignment,
 }
 
-/// The keys that made a request fail: at least one. Its text is part of the wire format.
+/// The keys that made a request fail, at least one. The text of this error is part of the wire
+/// format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvRejection {
     source: EnvSource,
@@ -23,7 +24,7 @@ pub struct EnvRejection {
 }
 
 impl EnvRejection {
-    /// `None` when there is nothing to refuse.
+    /// Returns `None` if there is nothing to refuse.
     pub(super) fn new(
         source: EnvSource,
         blocked: BTreeSet<String>,
@@ -43,17 +44,18 @@ impl EnvRejection {
         self.source
     }
 
-    /// Keys of the table, upper-case and sorted.
+    /// The blocked keys, in upper case and sorted.
     pub fn blocked_keys(&self) -> impl Iterator<Item = &str> {
         self.blocked.iter().map(String::as_str)
     }
 
-    /// Keys with a name or value that cannot be set, as given (control characters escaped), sorted.
+    /// The keys whose name or value is invalid, as given but with control characters escaped,
+    /// sorted.
     pub fn invalid_keys(&self) -> impl Iterator<Item = &str> {
         self.invalid.iter().map(String::as_str)
     }
 
-    /// Why each blocked key is blocked.
+    /// Each blocked key with its class, which says why.
     pub fn reasons(&self) -> impl Iterator<Item = (&str, &'static EnvClass)> {
         self.blocked_keys()
             .filter_map(|key| classify(key).map(|class| (key, class)))
@@ -94,7 +96,7 @@ fn write_list(f: &mut fmt::Formatter<'_>, list: &BTreeSet<String>) -> fmt::Resul
     Ok(())
 }
 
-/// A key as it may be printed: whatever the caller sent, no control character reaches a terminal.
+/// Escapes a key for printing, so that no control character of a caller reaches a terminal.
 pub(super) fn shown(key: &str) -> String {
     if key.is_empty() {
         return "(empty)".to_owned();

@@ -1,18 +1,18 @@
-//! What a sandbox may see. Confinement holds hooks and loaders inside, but nothing holds a secret
-//! inside once the sandbox has a network: so here names that look like secrets are held back.
+//! Decides which variables a sandbox may see. A sandbox confines hooks and loaders, but it cannot
+//! confine a secret once it has a network. So names that look like secrets are held back here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An environment sorted into what a sandbox gets and what is held back.
+/// An environment, split into what the sandbox gets and what is held back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct SandboxEnv {
     pub allowed: BTreeMap<String, String>,
-    /// Names held back, sorted.
+    /// The names that are held back, sorted.
     pub blocked: BTreeSet<String>,
 }
 
-/// Holds back variables whose name looks like a secret, and those no program can receive.
+/// Holds back variables whose name looks like a secret, and variables that no program can receive.
 pub fn for_sandbox(env: &BTreeMap<String, String>) -> SandboxEnv {
     let mut sorted = SandboxEnv::default();
     for (key, value) in env {
@@ -26,7 +26,7 @@ pub fn for_sandbox(env: &BTreeMap<String, String>) -> SandboxEnv {
     sorted
 }
 
-/// Words that, as one part of a name between underscores, say that the value is a secret.
+/// Words that mark a secret if they are one part of a name between underscores.
 const SECRET_WORDS: &[&str] = &[
     "APIKEY",
     "CREDENTIAL",
@@ -41,7 +41,7 @@ const SECRET_WORDS: &[&str] = &[
     "TOKENS",
 ];
 
-/// Pairs of parts that are secrets only together: `KEY` alone may be a key of a map.
+/// Pairs of parts that mark a secret only together: `KEY` alone may be the key of a map.
 const SECRET_PAIRS: &[(&str, &str)] = &[
     ("ACCESS", "KEY"),
     ("API", "KEY"),
@@ -51,7 +51,7 @@ const SECRET_PAIRS: &[(&str, &str)] = &[
     ("SIGNING", "KEY"),
 ];
 
-/// Names without such a word whose value usually holds a password or opens a login.
+/// Names without such a word whose value usually contains a password or gives access to a login.
 const SECRET_NAMES: &[&str] = &[
     "AMQP_URL",
     "DATABASE_URL",

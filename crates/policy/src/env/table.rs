@@ -1,41 +1,41 @@
-//! The table of variables that change what a program does, as classes with their reason.
+//! The table of variables that change what a program does, as classes with reasons.
 //!
-//! A key stands in exactly one list. Keys are written and compared upper-case: on Linux `ld_preload`
-//! is another variable than `LD_PRELOAD`, but refusing both costs nothing and holds everywhere.
+//! Each key is in exactly one list. Keys are written and compared in upper case: on Linux
+//! `ld_preload` differs from `LD_PRELOAD`, but refusing both costs nothing and is right on every
+//! platform.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Variables that are dangerous for one and the same reason.
+/// Variables that are dangerous for the same reason.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EnvClass {
-    /// Short name, for messages and reports.
+    /// The short name, for messages and reports.
     pub name: &'static str,
-    /// Why a caller may not set them.
+    /// Why a caller may not set these variables.
     pub reason: &'static str,
-    /// Neither set by a caller nor passed on from the service's own environment.
+    /// Names that neither a caller sets nor a run inherits.
     pub everywhere: &'static [&'static str],
-    /// Not set by a caller; not passed on either.
+    /// Names that a caller may not set. Runs do not inherit them either.
     pub overrides: &'static [&'static str],
-    /// Not set by a caller; passed on when the owner's own environment has them.
+    /// Names that a caller may not set. Runs inherit them from the owner's own environment.
     pub inheritable: &'static [&'static str],
-    /// Name prefixes with the meaning of `everywhere`.
+    /// Name prefixes, treated like `everywhere`.
     pub everywhere_prefixes: &'static [&'static str],
-    /// Name prefixes with the meaning of `inheritable`.
+    /// Name prefixes, treated like `inheritable`.
     pub inheritable_prefixes: &'static [&'static str],
-    /// Names that begin with the first and end in the second part and have something in between;
-    /// with the meaning of `everywhere`.
+    /// A prefix and a suffix, for names with something in between; treated like `everywhere`.
     pub everywhere_patterns: &'static [(&'static str, &'static str)],
 }
 
-/// Where a listed variable is held back. Absent from the table means: free.
+/// Where a listed variable is held back. A variable that is not in the table is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnvScope {
-    /// Held back from callers and from inheritance.
+    /// Held back from callers and not inherited.
     Everywhere,
-    /// Listed for callers only, yet not inherited.
+    /// Listed for callers only, but not inherited either.
     Override,
-    /// Held back from callers, inherited from the owner.
+    /// Held back from callers, but inherited from the owner.
     OverrideInheritable,
 }
 
@@ -45,12 +45,12 @@ impl EnvScope {
     }
 }
 
-/// The class of a variable that is not free, so that a refusal can say why.
+/// Returns the class of a variable that is not free, so that a refusal can say why.
 pub fn classify(key: &str) -> Option<&'static EnvClass> {
     find(key).map(|(_, class)| class)
 }
 
-/// Where the variable is held back; `None` for a free one.
+/// Returns where the variable is held back, or `None` if it is free.
 pub fn scope(key: &str) -> Option<EnvScope> {
     find(key).map(|(scope, _)| scope)
 }
@@ -94,7 +94,7 @@ static INDEX: LazyLock<HashMap<&'static str, (EnvScope, &'static EnvClass)>> =
             .collect()
     });
 
-/// A class with nothing listed; rows below fill in what they have.
+/// A class with empty lists, for the rows below to fill.
 const EMPTY: EnvClass = EnvClass {
     name: "",
     reason: "",
@@ -283,8 +283,8 @@ pub static CLASSES: &[EnvClass] = &[
         ],
         ..EMPTY
     },
-    // The classes below go beyond what the reference lists: the owner's own values are passed on,
-    // a caller may not set them.
+    // The classes below go beyond the reference: runs inherit the owner's own values, but a caller
+    // may not set them.
     EnvClass {
         name: "options of a tool",
         reason: "a tool takes options or a config file from it, and those can start programs or load code",

@@ -1,5 +1,5 @@
-//! What the caller brings to one command besides its words: environment values, and whether it can
-//! type into the program. An entry must admit both.
+//! The facts of the call that apply to one command besides its words: environment values, and
+//! whether the caller can type into the program. An entry must admit both.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use crate::verdict::EntryNeeds;
 pub(crate) struct CommandCaller<'a> {
     pub(crate) env: CallerEnv<'a>,
     pub(crate) input: CallerInput,
-    /// What `${workspace}` stands for.
+    /// The directories that `${workspace}` stands for.
     pub(crate) workspace: &'a [String],
 }
 
 impl<'a> CommandCaller<'a> {
-    /// For a command of the line: the overrides of the call and the command's own assignments.
+    /// For a command of the line: the overrides of the call, and the command's own assignments.
     pub(crate) fn of_command(call: JudgedCall<'a>, command: &'a Command) -> Self {
         Self {
             env: CallerEnv::new(call.env, &command.assignments),
@@ -30,7 +30,7 @@ impl<'a> CommandCaller<'a> {
         }
     }
 
-    /// For the whole text, whose assignments are part of what an exact-command entry names.
+    /// For the whole text. An exact-command entry names its assignments as part of the text.
     pub(crate) fn of_text(call: JudgedCall<'a>) -> Self {
         Self {
             env: CallerEnv::new(call.env, &[]),
@@ -39,7 +39,8 @@ impl<'a> CommandCaller<'a> {
         }
     }
 
-    /// What an entry for the command would have to admit; `near` is the one that fits otherwise.
+    /// Returns what an entry for the command must admit. `near` is the entry that matches
+    /// otherwise.
     pub(super) fn needs(self, near: Option<Box<Entry>>) -> EntryNeeds {
         let unlisted = self.env.unlisted().into_iter();
         EntryNeeds {
@@ -52,8 +53,8 @@ impl<'a> CommandCaller<'a> {
         }
     }
 
-    /// Why the entry does not satisfy a run with these facts. An entry that *always* stored holds the
-    /// facts of the call that was approved: another environment is another call.
+    /// Returns why the entry does not satisfy a run with these facts. An entry that *always* stored
+    /// holds the facts of the approved call, so a call with another environment does not match.
     pub(crate) fn objection(self, entry: &Entry) -> Option<Objection> {
         let on_terminal = self.input == CallerInput::Terminal;
         if entry.terminal.is_some_and(|wanted| wanted != on_terminal) {

@@ -1,5 +1,6 @@
-//! What an entry wants of a command beyond pattern, arguments and directory: the name it goes by,
-//! the facts of the call, the content of its script, and nothing that the approver did not see.
+//! Checks what an entry requires of a command beyond pattern, arguments and directory: the name of
+//! the call, the facts of the call, the content of its script, and that nothing is included that
+//! the approver did not see.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -16,7 +17,7 @@ use crate::pattern::path_matches;
 use crate::safe_bin::is_interpreter_like;
 use crate::verdict::{CheckedFiles, HeldContent};
 
-/// Facts about one command. Each is looked for only when an entry asks.
+/// Facts about one command. Each is computed only when an entry needs it.
 pub(super) struct Holds<'a> {
     command: &'a Command,
     executable: &'a Executable,
@@ -24,9 +25,9 @@ pub(super) struct Holds<'a> {
     allowlist: &'a Allowlist,
     resolver: &'a dyn Resolver,
     script: OnceCell<Option<HeldContent>>,
-    /// The paths by which the program lies in the workspace.
+    /// The paths through which the program lies in the workspace.
     in_workspace: OnceCell<Vec<String>>,
-    /// The files of the last entry with `paths` that had no objection.
+    /// The files of the last entry with `paths` that raised no objection.
     files: RefCell<Option<CheckedFiles>>,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Holds<'a> {
         if entry.is_widened() && self.is_unforeseen() {
             return Some(Objection::Unforeseen);
         }
-        // The base says it by its `paths`.
+        // Base entries exclude such programs through their `paths`.
         if entry.is_for_name() && !entry.is_base() && self.is_foreign_name(entry) {
             return Some(Objection::InWorkspace);
         }
@@ -96,8 +97,9 @@ impl<'a> Holds<'a> {
         }
     }
 
-    /// An entry for some commands of git, or for a directory, trusts the repository of the project. It does not trust
-    /// files of the project that look like one: their settings could name any program.
+    /// An entry for some git commands, or for a directory, trusts the repository of the project. It
+    /// does not trust files of the project that look like a repository, because their settings
+    /// could name any program.
     fn bare_repository(&self, entry: &Entry) -> Option<Objection> {
         let is_narrow = entry.args.is_some() || entry.arg_pattern.is_some() || entry.cwd.is_some();
         let is_git = |path: &str| path.rsplit('/').next() == Some("git");
@@ -108,8 +110,8 @@ impl<'a> Holds<'a> {
             .map(Objection::BareRepository)
     }
 
-    /// Whether the program lies in the workspace of the call, where agents write: a name then means what the
-    /// agent put there.
+    /// Whether the program lies in the workspace of the call. Agents write there, so the name could
+    /// mean a program that the agent put there.
     pub(super) fn is_in_workspace(&self) -> bool {
         !self.places_in_workspace().is_empty()
     }
@@ -120,9 +122,9 @@ impl<'a> Holds<'a> {
         })
     }
 
-    /// Whether the name of the entry leads into the workspace. An entry for the directory of a project trusts
-    /// the files of that project where they decide what runs, and thus a program among them: `pytest` of a
-    /// virtual environment.
+    /// Whether the name of the entry leads to a program in the workspace that the entry does not
+    /// trust. An entry for the directory of a project trusts the project's files if they decide
+    /// what runs, and so also a program among them, such as `pytest` of a virtual environment.
     fn is_foreign_name(&self, entry: &Entry) -> bool {
         let places = self.places_in_workspace();
         if places.is_empty() {
@@ -136,8 +138,8 @@ impl<'a> Holds<'a> {
         !(places.iter().all(is_trusted) && self.runs_project_code())
     }
 
-    /// Whether files of the project decide what the command does, by the words of the command: the project's
-    /// own settings and tests, or a script that an interpreter is given.
+    /// Whether files of the project decide what the command does, judged by the words of the
+    /// command: the project's own settings and tests, or a script that is given to an interpreter.
     fn runs_project_code(&self) -> bool {
         let binding = binding::of_command(self.command, self.resolver);
         let is_given_script = is_interpreter_like(self.command.name())
@@ -147,13 +149,13 @@ impl<'a> Holds<'a> {
         binding.kind == BindingKind::Project || is_given_script
     }
 
-    /// The files that the entry which satisfies the command was judged by.
+    /// Returns the files by which the satisfying entry was judged.
     pub(super) fn files(&self, entry: &Entry) -> Option<CheckedFiles> {
         entry.paths.as_ref()?;
         self.files.take()
     }
 
-    /// What a run by this entry must pin.
+    /// Returns the content that a run by this entry must pin.
     pub(super) fn held(&self, entry: &Entry) -> Option<HeldContent> {
         entry.bound_file.as_ref()?;
         self.script().cloned()
@@ -165,8 +167,9 @@ impl<'a> Holds<'a> {
             .as_ref()
     }
 
-    /// By the name it is called by, and by what the file is really called. Where files of a project
-    /// decide, the table of such programs says what may stand behind the words that were approved.
+    /// Whether the command passes something that the approver did not see. The check uses the name
+    /// of the call and the real name of the file. If files of a project decide, the table of such
+    /// programs says what may follow the approved words.
     fn is_unforeseen(&self) -> bool {
         let binding = binding::of_command(self.command, self.resolver);
         if !binding.projects.is_empty() {
@@ -183,12 +186,13 @@ impl<'a> Holds<'a> {
     }
 }
 
-/// The one file that decides what a command runs, with its content as it is now: its script, or the
-/// native program itself. `None` when more than one file decides, or when a content is not to be had.
+/// Returns the one file that decides what a command runs, with its present content: its script, or
+/// the native program itself. Returns `None` if more than one file decides, or if a content cannot
+/// be read.
 pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option<HeldContent> {
     let executable = command.executable()?;
     let mut binding = binding::of_command(command, resolver);
-    // The project's files are trusted as they are; the program is not.
+    // The project's files are trusted as they are, but the program is not.
     if binding.kind == BindingKind::Project {
         binding = binding::of_program(command, resolver);
     }
@@ -226,7 +230,7 @@ pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option
     Some(HeldContent { binding, content })
 }
 
-/// The last component of the name that the program is started with.
+/// Returns the last component of the name that the program is started with.
 pub(crate) fn called_as(command: &Command) -> &str {
     let name = command.name();
     name.rsplit('/').next().unwrap_or(name)

@@ -1,4 +1,4 @@
-//! Whether the files that a command names lie beneath the `paths` of an entry.
+//! Checks whether the files that a command names lie beneath the `paths` of an entry.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,17 +16,18 @@ use crate::path_rule::{PathRules, WORKSPACE};
 use crate::protected::ProtectedPath;
 use crate::verdict::{CheckedFiles, CheckedPath};
 
-/// So many paths of one command are followed.
+/// The most paths of one command that are followed.
 const MAX_PATHS: usize = 8192;
 
-/// A file that every program may read: it is empty.
+/// Every program may use this file: it is always empty.
 const NULL: &str = "/dev/null";
 
-/// File systems that show processes and devices: no workspace lies there.
+/// File systems that show processes and devices. No workspace lies there.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// Where each path of the command leads, if all of them are covered; else why not, for the reader. A
-/// program of the base must not lie where its entry lets agents work: there they write files.
+/// Returns where each path of the command leads if all of them are covered, else a message that
+/// says why not. A program of the base must not lie where its entry lets agents work, because
+/// agents write files there.
 pub(super) fn check(
     patterns: &[String],
     command: &Command,
@@ -76,7 +77,7 @@ pub(super) fn check(
     for operand in used.operands.iter().filter(|operand| operand.path != NULL) {
         let shown = shown(command, operand);
         let end = look.covered(operand.path, &shown)?;
-        // A program that is not known may write to what it is given.
+        // An unknown program may write to the files that it is given.
         if is_unknown && let Some(why) = look.obeyed(&end.canonical) {
             return Err(format!("{shown} is a protected path: {why}"));
         }
@@ -91,7 +92,7 @@ pub(super) fn check(
     if let Some(placement) = file_placement(&command.argv) {
         look.placed(&placement, command.name(), allowlist, &mut checked)?;
     }
-    // What a pattern was expanded to is a list of files, also for programs that only print it.
+    // The expansion of a pattern is a list of files, even for programs that only print it.
     let words = command.argv.iter().zip(&command.literal).enumerate();
     for (index, (word, _)) in words.skip(1).filter(|(_, (_, literal))| !**literal) {
         let shown = format!("argument {index} of `{}`, `{word}`,", command.name());
@@ -112,8 +113,9 @@ fn shown(command: &Command, operand: &FileOperand<'_>) -> String {
     format!("argument {index} of `{}`, `{path}`,", command.name())
 }
 
-/// The program is the one of that name, and not one that picks another by files of the directory, such
-/// as the shims of version managers: a script, or a link to a program of another name.
+/// Checks that the program really is the one with that name. A script, or a link to a program of
+/// another name, may choose another program by files of the directory, as the shims of version
+/// managers do.
 fn is_itself(name: &str, program: &Executable) -> Result<(), String> {
     let file = program.canonical.rsplit('/').next().unwrap_or_default();
     if program.kind == FileKind::Native && file.contains(name) {
@@ -139,7 +141,8 @@ fn refusal(command: &Command, refused: &RefusedArgument) -> String {
     }
 }
 
-/// The canonical directories of the workspace that may stand for one. Else why there is none.
+/// Returns the canonical directories that may be the workspace, or a message that says why there
+/// are none.
 fn usable_workspaces(
     directories: &[String],
     home: Option<&str>,
@@ -167,8 +170,8 @@ fn usable_workspaces(
     Ok(narrow)
 }
 
-/// A directory that holds the home directory with everything in it, or one of the kernel's own. A home
-/// that is not known may be anywhere.
+/// Whether the directory contains the whole home directory, or belongs to the kernel. If the home
+/// directory is unknown, every directory is too wide.
 fn is_too_wide(directory: &str, home: Option<&str>) -> bool {
     let is_beneath = |path: &str, root: &str| {
         let rest = path.strip_prefix(root);
@@ -189,8 +192,9 @@ pub(super) fn is_in_workspace(
     !places_in_workspace(program, workspace, resolver).is_empty()
 }
 
-/// The paths by which a program lies in the workspace of the call: its own, and that of the directory in which
-/// it was found. A workspace that holds the home directory is none, and has no such programs.
+/// Returns the paths through which a program lies in the workspace of the call: its canonical path,
+/// and its name in the directory where it was found. A workspace that contains the home directory
+/// does not count.
 pub(super) fn places_in_workspace(
     program: &Executable,
     workspace: &[String],
@@ -228,15 +232,15 @@ pub(super) fn places_in_workspace(
 
 pub(super) struct PathLook<'a> {
     pub(super) rules: PathRules,
-    /// Where relative paths begin.
+    /// The directory where relative paths begin.
     pub(super) cwd: String,
     pub(super) resolver: &'a dyn Resolver,
-    /// What git obeys by the configs at and above a directory, by directory.
+    /// The files that git obeys according to the configs at and above each directory.
     obeyed: RefCell<HashMap<String, Rc<Vec<ObeyedName>>>>,
 }
 
 impl PathLook<'_> {
-    /// Why another program obeys the file at a canonical path, if one does.
+    /// Returns why another program obeys the file at a canonical path, if one does.
     pub(super) fn obeyed(&self, canonical: &str) -> Option<String> {
         if let Some(row) = ProtectedPath::find(Path::new(canonical)) {
             return Some(row.reason.to_owned());
@@ -249,7 +253,7 @@ impl PathLook<'_> {
         found.map(|name| name.reason.clone())
     }
 
-    /// What settings name, as far as they may name this path.
+    /// Returns the files that settings name, as far as they may concern this path.
     pub(super) fn obeyed_at(&self, canonical: &str) -> Rc<Vec<ObeyedName>> {
         let directory = parent(canonical).unwrap_or("/");
         let mut known = self.obeyed.borrow_mut();
@@ -259,7 +263,7 @@ impl PathLook<'_> {
         Rc::clone(named)
     }
 
-    /// Neither the program nor the directory that it was found in lies beneath the patterns.
+    /// Fails if the program, or the directory where it was found, lies beneath the patterns.
     fn outside(&self, program: &Executable) -> Result<(), String> {
         let directory = parent(&program.found).unwrap_or("/");
         let directory = self.resolver.directory(directory, "/");
@@ -275,7 +279,7 @@ impl PathLook<'_> {
         Ok(())
     }
 
-    /// Where a path leads, if that is covered.
+    /// Returns where a path leads if the patterns cover that destination.
     pub(super) fn covered(&self, path: &str, shown: &str) -> Result<Destination, String> {
         let end = self.resolver.destination(path, &self.cwd);
         let Some(end) = end else {
@@ -290,8 +294,9 @@ impl PathLook<'_> {
         ))
     }
 
-    /// The repository that git finds from the working directory upwards must be covered too. A file in its
-    /// place points elsewhere: only that of a worktree counts, which the repository names as its own.
+    /// Checks that the patterns also cover the repository that git finds from the working directory
+    /// upwards. A `.git` file points elsewhere. Such a file counts only in a worktree that its
+    /// repository names as its own.
     fn repository(&self, checked: &mut CheckedFiles) -> Result<(), String> {
         let mut directory = self.covered(".", "the working directory")?.canonical;
         loop {
@@ -335,7 +340,8 @@ impl PathLook<'_> {
 }
 
 impl PathLook<'_> {
-    /// The repository of a linked worktree may lie elsewhere: it is the one whose owner made this worktree.
+    /// Checks the repository of a linked worktree. The repository may lie elsewhere, because its
+    /// owner created this worktree.
     fn worktree(
         &self,
         directory: &str,
@@ -364,8 +370,9 @@ impl PathLook<'_> {
     }
 }
 
-/// The directory that git takes for a repository by itself because of the files in it, with the settings that
-/// they hold: files of a clone, for example. `None` where git finds a `.git` first, or nothing.
+/// Returns the directory that git takes for a repository because of the files in it, such as files
+/// of a clone. Git would obey the settings in those files. Returns `None` if git finds a `.git`
+/// first, or nothing.
 pub(super) fn bare_lookalike(cwd: &str, resolver: &dyn Resolver) -> Option<String> {
     let mut directory = cwd;
     loop {
@@ -381,8 +388,8 @@ pub(super) fn bare_lookalike(cwd: &str, resolver: &dyn Resolver) -> Option<Strin
     }
 }
 
-/// Whether a directory holds what makes it a repository to git: a `HEAD`, which may be a link to nowhere, and
-/// objects, which another directory may hold.
+/// Whether git takes a directory for a repository: it holds a `HEAD`, which may be a dangling link,
+/// and objects, which may also be in another directory.
 fn looks_bare(directory: &str, resolver: &dyn Resolver) -> bool {
     let is_there = |name: &str| {
         let own = format!("{}/{name}", directory.trim_end_matches('/'));
@@ -398,7 +405,7 @@ pub(super) fn parent(directory: &str) -> Option<&str> {
 }
 
 impl CheckedFiles {
-    /// Keeps git from looking for a repository above the one that was found in this directory.
+    /// Keeps git from looking for a repository above the one found in this directory.
     fn stop_above(&mut self, directory: &str) {
         let above = parent(directory).unwrap_or("/").to_owned();
         let ceiling = ("GIT_CEILING_DIRECTORIES".to_owned(), above);

@@ -1,7 +1,8 @@
-//! What programs that copy, move and link files would write, where that follows from several arguments together.
+//! Finds the files that programs write when they copy, move and link files, if several arguments
+//! together name them.
 //!
-//! `cp FILE DIRECTORY` writes to `DIRECTORY/FILE`, through a link of that name. And what such a program puts in
-//! place may be obeyed or started later, which `apply_patch` asks about too.
+//! `cp FILE DIRECTORY` writes to `DIRECTORY/FILE`, even through a link of that name. Another
+//! program may obey or start such a file later, and `apply_patch` asks about those files too.
 
 use std::path::Path;
 
@@ -13,11 +14,11 @@ use crate::pattern::{has_wildcard, path_matches};
 use crate::protected::PROTECTED_PATHS;
 use crate::verdict::CheckedFiles;
 
-/// So many names are put together from directories and files.
+/// The most names that are combined from directories and files.
 const MAX_NAMES: usize = 8192;
 
 impl PathLook<'_> {
-    /// Every file that is written must be covered, and be obeyed by no other program.
+    /// Every file that is written must be covered, and no other program may obey it.
     pub(super) fn placed(
         &self,
         placement: &FilePlacement<'_>,
@@ -84,21 +85,21 @@ impl PathLook<'_> {
         Ok(())
     }
 
-    /// What settings name lies beneath the path, and would be replaced with it.
+    /// Returns a file that settings name, that lies beneath the path and would be replaced with it.
     fn holds_obeyed(&self, canonical: &str) -> Option<String> {
         let named = self.obeyed_at(canonical);
         let beneath = |path: &str| {
             let rest = path.strip_prefix(canonical);
             rest.is_some_and(|rest| rest.starts_with('/'))
         };
-        // A repository that is moved as a whole stays what it is.
+        // Moving a repository as a whole does not change it.
         let found = named
             .iter()
             .find(|name| beneath(&name.path) && !name.path.contains("/.git"));
         found.map(|name| format!("it holds `{}`; {}", name.path, name.reason))
     }
 
-    /// A protected name of a directory above is a link that leads to the path.
+    /// Returns a protected name of a directory above that is a link to the path.
     fn leads_to(&self, canonical: &str) -> Option<String> {
         let above = Path::new(canonical).ancestors().skip(1);
         let above = above.take_while(|directory| {
@@ -127,7 +128,7 @@ impl PathLook<'_> {
         None
     }
 
-    /// A program at the path would be started by its name, or by an entry for its path.
+    /// Returns why a program at the path would be started, by its name or by an entry for its path.
     fn would_start(
         &self,
         canonical: &str,

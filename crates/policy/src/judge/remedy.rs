@@ -1,4 +1,4 @@
-//! Advice that holds: only commands that, when run, change the answer.
+//! Proposes remedies: only commands that change the verdict when they are run.
 
 use interlock_binding::BindingKind;
 
@@ -10,11 +10,12 @@ use crate::pattern::has_wildcard;
 use crate::remember::holds_secret_pair;
 use crate::verdict::{EntryNeeds, JudgedCommand, Outcome, Reason, Remedy};
 
-/// A longer command is not pasted.
+/// A command with more arguments is too long to paste.
 const MAX_PASTED_ARGUMENTS: usize = 100;
 const MAX_PASTED_VALUE: usize = 200;
 
-/// Misses that no entry can satisfy: what decides is not which file the program is.
+/// Reasons for a miss that no entry can remove, because they do not depend on which file the
+/// program is.
 pub(crate) const BEYOND_ENTRIES: &[&str] = &[
     "builtin-form",
     "env-assignment",
@@ -40,14 +41,15 @@ pub(super) fn remedies(
     }
     let mut remedies = entries(policy, facts, reason);
     let asks_no_approver = outcome == Outcome::Deny && policy.levels.ask.value() == Ask::Off;
-    // No approver could say yes to what cannot be bound.
+    // No approver could allow a command that cannot be bound.
     if remedies.is_empty() && asks_no_approver && kind != BindingKind::Unbound {
         remedies.extend(start_asking(policy));
     }
     remedies
 }
 
-/// The entries that would satisfy every miss; none if one of them is out of their reach.
+/// Returns the entries that would satisfy every miss, or nothing if an entry cannot satisfy one of
+/// them.
 fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
     let by_entries = policy.levels.security.value() == Security::Allowlist
         && !matches!(reason.code, "inline-code" | "unseen-words");
@@ -71,7 +73,7 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
                 | "wrapper"
         );
         if BEYOND_ENTRIES.contains(&judged.reason.code)
-            // An entry that binds the content says: ask about another one.
+            // An entry that binds the content demands an approval for other content.
             || judged.reason.code == "entry-content"
             // No entry trusts files that only look like a repository.
             || judged.reason.code == "entry-repository"
@@ -89,12 +91,13 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
     remedies
 }
 
-/// The entry that would satisfy a miss, where there can be one. It admits the facts of the call.
+/// Returns the entry that would satisfy a miss, if there is one. It admits the facts of the call.
 fn entry_for(policy: &Policy, facts: &Facts, judged: &JudgedCommand) -> Option<Remedy> {
     let agent = policy.agent.as_str();
     let name = judged.argv.first()?;
     let by_name = |is_path: bool| {
-        // A name does not lead into the workspace, and a path with a wildcard would mean more than one file.
+        // Programs in the workspace need a path, because a name never satisfies them. A path with
+        // a wildcard would match more than one file.
         if is_path || judged.needs.by_path {
             let path = judged.canonical.clone();
             path.filter(|path| !has_wildcard(path))
@@ -105,7 +108,7 @@ fn entry_for(policy: &Policy, facts: &Facts, judged: &JudgedCommand) -> Option<R
     let (pattern, bounds, effect) = match judged.reason.code {
         "env-unlisted" | "entry-interactive" | "entry-shield" if judged.needs.near.is_some() => {
             let near = judged.needs.near.as_deref()?;
-            // An entry for many programs is no reason to admit more for all of them.
+            // An entry for many programs should not admit more for all of them.
             let pattern = if has_wildcard(&near.pattern) {
                 by_name(name.contains('/'))?
             } else {
@@ -128,7 +131,7 @@ fn entry_for(policy: &Policy, facts: &Facts, judged: &JudgedCommand) -> Option<R
             let shape = shape::of_command(judged, &policy.safe_bins.trusted_dirs);
             (pattern, shape.flags, shape.words)
         }
-        // Nothing would be narrower than the program without arguments, in this directory.
+        // Nothing is narrower than the program without arguments in this directory.
         "entry-paths" if judged.argv.len() == 1 => {
             let cwd = &judged.cwd;
             if has_wildcard(cwd) {
@@ -175,7 +178,7 @@ fn entry_for(policy: &Policy, facts: &Facts, judged: &JudgedCommand) -> Option<R
 /// The flag of an entry for runs without the shield.
 const SHIELD_OFF: &str = " --shield off";
 
-/// The flags for what the caller brings. A value that is a secret stays out of the command.
+/// Returns the flags for the facts of the call. The value of a secret stays out of the command.
 fn admits(needs: &EntryNeeds) -> String {
     let mut flags = String::new();
     for (name, value) in &needs.env {
@@ -193,7 +196,8 @@ fn admits(needs: &EntryNeeds) -> String {
     flags
 }
 
-/// The flags that make an entry with the terms of this one. None if it has terms without a flag.
+/// Returns the flags that create an entry with the terms of this one, or `None` if a term has no
+/// flag.
 fn bounds_of(entry: &Entry) -> Option<String> {
     let has_flags = !entry.is_remembered()
         && entry.bound_file.is_none()
@@ -216,7 +220,7 @@ fn bounds_of(entry: &Entry) -> Option<String> {
     for pattern in entry.paths.iter().flatten() {
         flags += &format!(" --path={}", quote(pattern));
     }
-    // What the entry admits already stays admitted.
+    // The new entry keeps admitting what this entry admits.
     for item in &entry.env {
         flags += &format!(" --env {}", quote(item));
     }
@@ -226,13 +230,13 @@ fn bounds_of(entry: &Entry) -> Option<String> {
     Some(flags)
 }
 
-/// A value that a pattern names alone, and that can be pasted.
+/// Whether a pattern can name the value exactly, and the value can be pasted.
 fn can_be_named((_, value): &(String, String)) -> bool {
     !has_wildcard(value) && value.len() <= MAX_PASTED_VALUE && !value.contains(char::is_control)
 }
 
-/// An entry for exactly these arguments: none cannot be said there, and a wildcard would say more
-/// than is meant.
+/// Whether an entry can list exactly these arguments. A list cannot express that there are no
+/// arguments, and a wildcard would match more than is meant.
 fn can_be_listed(argv: &[String], code: &str) -> bool {
     let is_alone = code == "entry-paths";
     (argv.len() > 1 || is_alone)
@@ -259,7 +263,7 @@ fn loosen_ask(policy: &Policy) -> Option<Vec<Remedy>> {
     Some(advice("ask only on a miss", commands))
 }
 
-/// Works unless every source has a word of its own for this agent.
+/// Proposes to ask a human. This works unless every source sets its own value for this agent.
 fn start_asking(policy: &Policy) -> Option<Remedy> {
     let layers = &policy.levels.ask.layers;
     let heard = |source: PolicySource| {
@@ -272,8 +276,8 @@ fn start_asking(policy: &Policy) -> Option<Remedy> {
     })
 }
 
-/// The commands that bring every stricter source down to `wanted`; none if one of them is out of
-/// the reach of a command.
+/// Returns the commands that lower every stricter source to `wanted`, or `None` if no command can
+/// change one of the sources.
 fn reach<T: Strictness + std::fmt::Display>(
     joined: &Joined<T>,
     wanted: T,
@@ -285,7 +289,8 @@ fn reach<T: Strictness + std::fmt::Display>(
             PolicySource::Config | PolicySource::Host if is_global(&layer.path) => {
                 format!("interlock {global}")
             }
-            // A mode stands for more than this level; what to put there is for the owner to say.
+            // A mode stands for more than this level, so only the owner can decide what should
+            // replace it.
             PolicySource::Config if !layer.path.ends_with("exec.mode") => {
                 format!("interlock config set {} {wanted}", quote(&layer.path))
             }
@@ -298,7 +303,7 @@ fn reach<T: Strictness + std::fmt::Display>(
     Some(commands)
 }
 
-/// Written for every agent, where `exec-policy set` writes.
+/// Whether the value is set for every agent, where `exec-policy set` writes.
 fn is_global(path: &str) -> bool {
     path.starts_with("tools.") || path.starts_with("defaults.")
 }
@@ -311,7 +316,7 @@ fn advice(effect: &str, commands: Vec<String>) -> Vec<Remedy> {
     commands.into_iter().map(remedy).collect()
 }
 
-/// For a POSIX shell.
+/// Quotes a word for a POSIX shell.
 pub fn quote(text: &str) -> String {
     let plain = !text.is_empty()
         && text

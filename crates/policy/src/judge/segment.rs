@@ -1,4 +1,4 @@
-//! One command: allowlist, then safe bin, then skill, else a miss with its reason.
+//! Judges one command: allowlist, then safe bin, then skill, else a miss with its reason.
 
 use interlock_command::{Closed, Command, Program};
 use interlock_programs::{Executable, Lookup, Resolver, in_trusted_dir, is_shell, starts_others};
@@ -69,23 +69,23 @@ pub(super) fn judge(
     }
 }
 
-/// What comes of looking at a command besides whether it is satisfied.
+/// Findings about a command, besides whether it is satisfied.
 struct SegmentFindings<'a> {
     used: &'a mut Option<UsedEntry>,
-    /// The entry that would have satisfied it but for the facts of the call.
+    /// The entry that matches except for the facts of the call.
     near: &'a mut Option<Box<Entry>>,
     files: &'a mut Option<CheckedFiles>,
 }
 
 type Satisfied = Result<(SatisfiedBy, Reason), Reason>;
 
-/// A command, and what it is judged by.
+/// A command, with everything that it is judged by.
 struct SegmentLook<'a> {
     policy: &'a Policy,
     command: &'a Command,
     caller: CommandCaller<'a>,
     now_ms: u64,
-    /// What of the line cannot work in the shield: it runs without.
+    /// A program of the line that cannot work in the shield, so the line runs without it.
     needing: Option<&'a Needing>,
     resolver: &'a dyn Resolver,
 }
@@ -200,18 +200,19 @@ impl SegmentLook<'_> {
         };
         let near = near.map(Miss::near);
         if let Some(reason) = opaque {
-            // An entry that lists the arguments and lacks only a fact of the call tells more.
+            // An entry that lists the arguments and lacks only a fact of the call is more
+            // informative.
             let near = near.filter(|miss| miss.near.is_some());
             return Err(near.unwrap_or_else(|| reason.into()));
         }
-        // Neither has an entry, so only the harmless table admits variables.
+        // Safe bins and skills have no entry, so only the harmless table admits variables.
         let unadmitted = self.caller.env.unadmitted(None);
         let refusal = match (by_safe_bin(policy, command, executable), &unadmitted) {
             (Ok(reason), None) => return Ok((SatisfiedBy::SafeBin, reason)),
             (Ok(_), Some(unadmitted)) => Some(without_entry(name, unadmitted, "a safe bin")),
             (Err(refusal), _) => refusal,
         };
-        // A name of a skill means no program that the agent put into its workspace.
+        // A skill's name never means a program in the workspace, where the agent could have put it.
         let is_skill = self.needing.is_none()
             && is_skill(policy, name, executable)
             && !holds.is_in_workspace();
@@ -246,7 +247,7 @@ impl SegmentLook<'_> {
 /// Why a command is not satisfied.
 struct Miss {
     reason: Reason,
-    /// The entry that fits but for the facts of the call.
+    /// The entry that matches except for the facts of the call.
     near: Option<Box<Entry>>,
 }
 
@@ -256,7 +257,8 @@ impl From<Reason> for Miss {
     }
 }
 
-/// A program that needs no entry, called with a variable that only an entry could admit.
+/// The reason for a program that needs no entry, called with a variable that only an entry can
+/// admit.
 fn without_entry(name: &str, unadmitted: &Unadmitted, what: &str) -> Reason {
     let message = format!(
         "{}, and `{name}` as {what} has no entry",
@@ -296,7 +298,7 @@ fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable, Reason> {
     }
 }
 
-/// By the name as written and by what the file is really called; a multi-call binary goes by the
+/// Checks the name as written and the real name of the file. A multi-call binary is judged by the
 /// name it was called with.
 fn opaque(name: &str, executable: &Executable) -> Option<Reason> {
     let why = starts_others(name, executable)?;
@@ -306,7 +308,7 @@ fn opaque(name: &str, executable: &Executable) -> Option<Reason> {
     ))
 }
 
-/// `Err(Some(_))`: it is a safe bin, but not used like one.
+/// Returns `Err(Some(_))` for a safe bin that is not used like one.
 fn by_safe_bin(
     policy: &Policy,
     command: &Command,
@@ -349,7 +351,7 @@ fn is_skill(policy: &Policy, name: &str, executable: &Executable) -> bool {
 }
 
 impl Miss {
-    /// What stood closest to satisfying the command.
+    /// Turns the entry that came closest into the reason of the miss.
     fn near(near: NearMiss) -> Self {
         let (code, message, origin) = match near {
             NearMiss::Expired { origin } => ("entry-expired", "the entry has expired", origin),

@@ -1,4 +1,4 @@
-//! The narrowest entry that a hint may name: never more than the shape of the command itself.
+//! Finds the narrowest entry that a hint may propose: never wider than the shape of the command.
 
 use interlock_programs::in_trusted_dir;
 use interlock_programs::inline::{Reach, reach};
@@ -9,17 +9,17 @@ use crate::pattern::has_wildcard;
 use crate::remember::is_filter_or_reader;
 use crate::verdict::JudgedCommand;
 
-/// A longer list is not pasted.
+/// A longer list is not proposed.
 const MAX_LISTED: usize = 100;
 
-/// What an entry for a command binds, as flags of `allowlist add`, and in words.
+/// What an entry for a command binds, as flags of `allowlist add` and in words.
 pub(super) struct CommandShape {
     pub(super) flags: String,
     pub(super) words: &'static str,
 }
 
-/// The shape of a command: its exact arguments. Only a filter or reader of the system, which does no
-/// harm with any arguments, stands for itself.
+/// Returns the shape of a command: its exact arguments. Only a filter or reader of the system needs
+/// no bound arguments, because it does no harm with any.
 pub(super) fn of_command(judged: &JudgedCommand, trusted_dirs: &[String]) -> CommandShape {
     let arguments = &judged.argv[1..];
     if is_system_reader(judged, trusted_dirs) {
@@ -42,7 +42,7 @@ pub(super) fn of_command(judged: &JudgedCommand, trusted_dirs: &[String]) -> Com
     for argument in arguments {
         flags += &format!(" --arg={}", quote(argument));
     }
-    // What an interpreter runs is a file of this directory.
+    // An interpreter runs a file of this directory.
     let runs_files = judged
         .argv
         .first()
@@ -61,7 +61,7 @@ pub(super) fn of_command(judged: &JudgedCommand, trusted_dirs: &[String]) -> Com
     CommandShape { flags, words }
 }
 
-/// By the name that it is called by, by what the file is called, and by where that lies.
+/// Checks the name of the call, the real name of the file, and the directory of the file.
 fn is_system_reader(judged: &JudgedCommand, trusted_dirs: &[String]) -> bool {
     let (Some(name), Some(found), Some(canonical)) = (
         judged.argv.first(),

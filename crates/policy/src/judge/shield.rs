@@ -1,4 +1,4 @@
-//! What the judge has to say about the shield: which lines cannot run in it, and which may run without.
+//! Decides about the shield: which lines cannot run in it, and which may run without it.
 
 use interlock_command::{Analysis, Sight, Source as CommandSource};
 use interlock_programs::{Resolver, host_identity, may_need_host_identity};
@@ -7,22 +7,22 @@ use super::Policy;
 use crate::entry::{Entry, EntryShield};
 use crate::verdict::{JudgedCommand, Reason, SatisfiedBy};
 
-/// What becomes of programs that cannot work in a user namespace.
+/// How this host treats programs that cannot work in a user namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HostIdentity {
-    /// Runs of this host have no user namespace, so they work like all others.
+    /// Runs of this host have no user namespace, so these programs work like all others.
     #[default]
     Works,
-    /// They run without the shield where an entry says so or an approver allows it.
+    /// These programs run without the shield if an entry says so or an approver allows it.
     Unshielded,
-    /// They do not run: `tools.exec.shield` is `on`.
+    /// These programs do not run, because `tools.exec.shield` is `on`.
     Refused,
 }
 
 /// Whether the run that the verdict is about has a shield.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum VerdictShield {
-    /// As the host gives it to every run.
+    /// The run has the shield that the host gives to every run.
     #[default]
     Usual,
     Without,
@@ -42,7 +42,7 @@ pub(super) struct Needing {
 }
 
 impl Policy {
-    /// The first command seen anywhere in the request that cannot work in the shield.
+    /// Returns the first command, seen anywhere in the request, that cannot work in the shield.
     pub(super) fn needing_host(
         &self,
         analysis: &Analysis,
@@ -75,8 +75,8 @@ impl Policy {
     }
 }
 
-/// Whether every command is satisfied without the shield by an entry that says so: then the owner
-/// wants it so, as for programs that are to see the processes of the host.
+/// Whether an entry says for every command that it runs without the shield. The owner then wants
+/// this, for example for programs that must see the processes of the host.
 pub(super) fn all_unshielded(segments: &[JudgedCommand]) -> bool {
     let mut has_entry = false;
     segments.iter().all(|judged| match judged.satisfied_by {
@@ -90,8 +90,9 @@ pub(super) fn all_unshielded(segments: &[JudgedCommand]) -> bool {
     }) && has_entry
 }
 
-/// Without the shield, an entry satisfies a command only if it says so. Skills never satisfy one;
-/// builtins and safe bins reach for nothing that the shield hides.
+/// Whether the entry requires the shield. Without the shield, an entry satisfies a command only if
+/// it says so. Skills never satisfy such a command; builtins and safe bins access nothing that the
+/// shield hides.
 pub(super) fn wants_shield(entry: &Entry) -> bool {
     entry.shield != Some(EntryShield::Off)
 }

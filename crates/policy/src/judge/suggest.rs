@@ -1,11 +1,11 @@
-//! What a caller can do with a command that no entry satisfies: how to write it so that it can be judged.
+//! Suggests how to rewrite a command that no entry satisfies, so that it can be judged.
 
 use interlock_command::Odd;
 
 use super::Facts;
 use crate::verdict::{JudgedCommand, Outcome};
 
-/// How text that is not plain can be written instead, by what makes it so.
+/// How odd text can be written instead, by the construct that makes it odd.
 const INSTEAD_OF_ODD_TEXT: &[(&[Odd], &str)] = &[
     (
         &[Odd::Expansion],
@@ -64,11 +64,11 @@ const INSTEAD_OF_ODD_TEXT: &[(&[Odd], &str)] = &[
     ),
 ];
 
-/// A change of the directory counts only at the beginning of a line.
+/// A change of the directory is followed only at the beginning of a line.
 const INSTEAD_OF_CD: &str =
     "name the directory as `workdir` (--cwd) instead of `cd`, and make a call for each step";
 
-/// What helps where a plain command is out of the reach of entries, by the code of the miss.
+/// Suggestions for plain commands that no entry can satisfy, by the code of the miss.
 const INSTEAD_OF_MISS: &[(&str, &str)] = &[
     (
         "shell",
@@ -112,7 +112,7 @@ const INSTEAD_OF_MISS: &[(&str, &str)] = &[
     ),
 ];
 
-/// How the command can be written instead. None where it may run, or where nothing would help.
+/// Returns how the command can be written instead, or `None` if it may run or no rewriting helps.
 pub(super) fn suggestion(facts: &Facts, outcome: Outcome, code: &str) -> Option<&'static str> {
     if outcome.is_allow() || facts.is_refused() {
         return None;

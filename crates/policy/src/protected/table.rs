@@ -1,5 +1,5 @@
-//! The table itself. Ordinary project files that a build runs (`package.json`, `Makefile`, `Cargo.toml`) are not in it:
-//! the build is judged when it is called.
+//! The table of protected paths. It does not contain ordinary project files that a build runs
+//! (`package.json`, `Makefile`, `Cargo.toml`), because the build is judged when it is called.
 
 use super::{ProtectedClass, ProtectedPath};
 use ProtectedClass::{Ci, Login, Repository, Settings};
@@ -13,7 +13,7 @@ const fn row(class: ProtectedClass, path: &'static str, reason: &'static str) ->
     }
 }
 
-/// The first matching row gives the reason that is reported.
+/// The first matching row gives the reported reason.
 #[rustfmt::skip]
 pub const PROTECTED_PATHS: &[ProtectedPath] = &[
     row(Repository, ".git/", "git obeys its config, runs its hooks and follows the other files to further repositories"),

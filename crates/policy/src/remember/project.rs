@@ -1,8 +1,9 @@
-//! *Always for this project*: the program, the words that decide, and the directories of the project.
+//! *Always for this project*: an entry that binds the program, the words that decide, and the
+//! directories of the project.
 //!
-//! Such an entry trusts the project's files as they are at each run. It covers nothing that leads out of
-//! the project: which options and operands may vary behind the deciding words is in the table of
-//! `interlock_binding`, and is looked at again at each use (`judge::holds`).
+//! Such an entry trusts the project's files as they are at each run. It covers nothing that leads
+//! out of the project. The table of `interlock_binding` says which options and operands may follow
+//! the deciding words, and `judge::holds` checks them again at each use.
 
 use interlock_binding::Binding;
 use interlock_binding::{ProjectScope, words_in_front};
@@ -56,7 +57,7 @@ pub(super) fn bind(
     Ok(())
 }
 
-/// The project does not begin above the workspace of the call.
+/// Limits the project to the workspace of the call.
 fn within_workspace(
     root: &str,
     cwd: &str,
@@ -71,7 +72,7 @@ fn within_workspace(
     }
 }
 
-/// A directory that holds more than a project is none.
+/// Fails for a directory that cannot be a single project, such as one above the home directory.
 fn check_root(root: &str, cwd: &str, resolver: &dyn Resolver) -> Result<(), String> {
     if has_wildcard(root) {
         return Err(format!("the directory {root} has `*` or `?` in its name"));

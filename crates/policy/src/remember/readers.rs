@@ -1,11 +1,11 @@
-//! Programs that may be trusted with any arguments: filters and readers.
+//! The table of programs that may be trusted with any arguments: filters and readers.
 //!
 //! A row must hold for every option and operand of every common implementation (GNU, busybox,
-//! uutils): the program starts no other one, writes no file, reads no settings from the working
-//! directory, and takes no commands. What is missing from the table can still be remembered with its
-//! arguments.
+//! uutils): the program starts no other program, writes no file, reads no settings from the working
+//! directory, and takes no commands. Programs that are not in the table can still be remembered
+//! with their arguments.
 
-/// Groups of names, with the reason that holds for each of them.
+/// Groups of names, with the reason that applies to each of them.
 const FILTERS_AND_READERS: &[(&str, &[&str])] = &[
     (
         "writes what it reads to standard output, changed or not; no option names an output",
@@ -52,14 +52,15 @@ const FILTERS_AND_READERS: &[(&str, &[&str])] = &[
         "prints its arguments or what it computes from them",
         &["echo", "expr", "factor", "numfmt", "printf", "seq"],
     ),
-    // Not `sort` (`-o`, `--compress-program`), `uniq`, `xxd` and `ptx` (an operand is an output),
-    // `shuf` and `tree` (`-o`), `file` (`-C`), `date` and `hostname` (set what they print), `diff`
-    // (`-l` starts `pr`), `rg` (`--pre`, settings), `jq` (`~/.jq`), `less`, `more` and `man` (start
-    // programs), `find`, `sed`, `awk`, `tee`, `dd`, `split` (start or write), `nm` and `objdump`
-    // (load plugins), `strings` (the same library), `git` (settings of the repository).
+    // Not in the table: `sort` (`-o`, `--compress-program`), `uniq`, `xxd` and `ptx` (an operand is
+    // an output), `shuf` and `tree` (`-o`), `file` (`-C`), `date` and `hostname` (set what they
+    // print), `diff` (`-l` starts `pr`), `rg` (`--pre`, settings), `jq` (`~/.jq`), `less`, `more`
+    // and `man` (start programs), `find`, `sed`, `awk`, `tee`, `dd`, `split` (start programs or
+    // write files), `nm` and `objdump` (load plugins), `strings` (the same library), `git`
+    // (settings of the repository).
 ];
 
-/// By its name alone; the caller says that the file is the system's own.
+/// Looks up only the name. The caller must check that the file is the system's own.
 pub(crate) fn is_filter_or_reader(name: &str) -> bool {
     FILTERS_AND_READERS
         .iter()

@@ -1,8 +1,10 @@
-//! Wider forms: the program with these leading arguments, and the program.
+//! Wider forms of "always": the program with these leading arguments, and the program with any
+//! arguments.
 //!
-//! None is offered that would let arbitrary code through: an interpreter is stored with its script
-//! or not beyond the very call, and a whole program only if it is in the table of filters and readers. What a wider entry covers is looked at once more at each use: inline
-//! code and options that start programs are never among it.
+//! No form is offered that would let arbitrary code through. An interpreter is stored only with its
+//! script, else only for the exact call. A whole program is offered only if the table of filters
+//! and readers has it. A wider entry is checked again at each use, and it never covers inline code
+//! and options that start programs.
 
 use interlock_command::display::{self, Secrets};
 use interlock_programs::inline::{Reach, reach};
@@ -16,7 +18,7 @@ use crate::entry::Entry;
 use crate::judge::quote;
 use crate::pattern::has_wildcard;
 
-/// More choices are not read.
+/// An approver would not read more choices.
 const MAX_LEADING: usize = 6;
 
 pub(super) fn forms(
@@ -39,7 +41,7 @@ pub(super) fn forms(
     (wider, not_wider)
 }
 
-/// Neither form, both for this reason.
+/// Offers neither form, for the same reason.
 pub(super) fn none(why: &str) -> (Vec<Wider>, Vec<NotWider>) {
     (Vec::new(), vec![not("leading", why), not("program", why)])
 }
@@ -53,7 +55,7 @@ fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
     if arguments.is_empty() {
         return Err("it has no arguments".to_owned());
     }
-    // Everything up to the script stays: what an interpreter runs is what was seen.
+    // Everything up to the script stays bound, because the script is what the approver saw.
     let fewest = only.operand.unwrap_or(1);
     let longest = arguments.len().min(fewest.saturating_add(MAX_LEADING - 1));
     let mut most = 0;
@@ -63,7 +65,7 @@ fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
             obstacle = "an argument has `*` or `?` in it, which a list would read as any";
             break;
         }
-        // With the word in front: some are secrets only behind `--password`.
+        // The preceding word is included, because some values are secrets only after `--password`.
         if holds_secret(&only.command.argv[..index + 2]) {
             obstacle = "an argument holds a secret, which an entry would show";
             break;
@@ -80,8 +82,8 @@ fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
     Ok((fewest..=most).map(form).collect())
 }
 
-/// Only for a filter or reader of the system, by the name that it is called by and by what the file
-/// is really called: any program can bear a name of the table elsewhere.
+/// Offered only for a filter or reader of the system, judged by the name of the call and by the
+/// real name of the file, because elsewhere any program can have a name of the table.
 fn program(only: &Storable<'_>, trusted_dirs: &[String]) -> Result<Wider, String> {
     let Executable {
         found,
@@ -109,8 +111,8 @@ fn program(only: &Storable<'_>, trusted_dirs: &[String]) -> Result<Wider, String
     })
 }
 
-/// By the name that it is called by, and by what the file is really called. The tables of names say
-/// nothing about a script, which is what is in it.
+/// Looks up the name of the call and the real name of the file. The tables do not apply to a
+/// script, whose content decides.
 fn of(only: &Storable<'_>) -> Option<Reach> {
     let is_script = only.executable.kind != FileKind::Native;
     if is_script {
@@ -123,7 +125,8 @@ fn of(only: &Storable<'_>) -> Option<Reach> {
         .find(|wanted| known(*wanted))
 }
 
-/// These arguments and then any, in any directory. The name and the content stay as they are.
+/// Returns an entry for these arguments and then any, in any directory. The name and the content
+/// stay bound.
 fn open_behind(exact: &Entry, arguments: &[String]) -> Entry {
     let mut args = arguments.to_vec();
     args.push(ANY_ARGUMENTS.to_owned());
@@ -134,7 +137,7 @@ fn open_behind(exact: &Entry, arguments: &[String]) -> Entry {
     }
 }
 
-/// `NAME=VALUE`, as it would be shown in front of a command.
+/// Whether `NAME=VALUE` contains a secret, judged as if it were shown before a command.
 pub(crate) fn holds_secret_pair(pair: &str) -> bool {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
     let shown = display::command(&format!("{name}={} :", quote(value)), Secrets::Masked);

@@ -1,20 +1,20 @@
-//! Do these arguments fit the profile?
+//! Checks whether the arguments of a command fit its profile.
 //!
-//! The reading follows the option parser that the programs use, and refuses wherever two parsers
-//! could read differently: abbreviations, flags behind operands, values that look like flags.
+//! Arguments are parsed like the programs' own option parser does. If two parsers could disagree,
+//! the command is refused: abbreviations, flags after operands, values that look like flags.
 
 use super::operand::SafeBinOperandKind;
 use super::profile::{Arity, Profile, Profiles, ValueFlag};
 use super::refusal::{SafeBinRefusal, shown};
 use super::view::always_refused;
 
-/// Judges one command by its arguments alone; the file system is never asked, so a file that
-/// appears or vanishes cannot change the answer.
+/// Judges one command by its arguments alone. The file system is never read, so a file that appears
+/// or vanishes cannot change the result.
 ///
-/// `name` is the program's bare name and `argv` includes the program. `literal` tells which words
-/// were written as they stand, without glob or tilde expansion; a missing entry counts as not
-/// literal. The caller must also establish where the program lies
-/// ([`interlock_programs::in_trusted_dir`]): this function says nothing about which file will run.
+/// `name` is the program's bare name, and `argv` includes the program. `literal` says which words
+/// were written literally, without glob or tilde expansion; a missing entry counts as not literal.
+/// The caller must also check where the program lies ([`interlock_programs::in_trusted_dir`]),
+/// because this function does not know which file will run.
 pub fn check(
     name: &str,
     argv: &[String],
@@ -64,7 +64,8 @@ impl<'a> SafeBinReader<'a> {
                 // `tr` itself stops looking for flags at its first set.
                 flags_ended |= self.profile.positional == SafeBinOperandKind::Set;
             } else if self.operands > 0 || self.standard_input_named {
-                // Even `--` there is a file for some: `uniq - --` can overwrite a file of that name.
+                // For some programs even `--` is a file here: `uniq - --` can overwrite a file of
+                // that name.
                 return Err(SafeBinRefusal::FlagAfterOperand {
                     token: shown(token),
                 });
@@ -113,7 +114,7 @@ impl<'a> SafeBinReader<'a> {
         Ok(())
     }
 
-    /// `--name` or `--name=value`.
+    /// Handles `--name` and `--name=value`.
     fn long_flag(&mut self, token: &'a str) -> Result<(), SafeBinRefusal> {
         let (flag, attached) = split_value(token);
         if self.word_flag(token, flag, attached)? {
@@ -138,7 +139,8 @@ impl<'a> SafeBinReader<'a> {
         }
     }
 
-    /// `-x`, several as `-xyz`, with a value as `-n5`, a count as `-20`, or a word such as `-name`.
+    /// Handles `-x`, several flags as `-xyz`, a value as `-n5`, a count as `-20`, and a word such
+    /// as `-name`.
     fn short_flags(&mut self, token: &'a str) -> Result<(), SafeBinRefusal> {
         let letters = token.strip_prefix('-').unwrap_or(token);
         if self.profile.number_flag && letters.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -171,7 +173,8 @@ impl<'a> SafeBinReader<'a> {
         Ok(())
     }
 
-    /// A flag that is one whole word; `false` when the profile does not know it.
+    /// Handles a flag that is one whole word. Returns `false` if the profile does not know the
+    /// flag.
     fn word_flag(
         &mut self,
         token: &str,
@@ -256,13 +259,13 @@ fn split_value(token: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A long name behind one dash, as in `find -name`.
+/// Whether the flag is a long name after one dash, as in `find -name`.
 fn is_word_flag(flag: &str) -> bool {
     !flag.starts_with("--") && flag.chars().nth(2).is_some()
 }
 
-/// Marks of an expansion are refused even where they would be harmless text: their author meant an
-/// expansion. A TAB may stand where any text may, as in `cut -d$'\t'`.
+/// Refuses expansion characters even if they would be harmless text, because the author meant an
+/// expansion. A TAB is accepted where any text is, as in `cut -d$'\t'`.
 fn refuse_special_characters(text: &str, kind: SafeBinOperandKind) -> Result<(), SafeBinRefusal> {
     if text.contains(['$', '`']) {
         return Err(SafeBinRefusal::Expansion { token: shown(text) });

@@ -1,9 +1,9 @@
 //! Safe bins: small filters that need no allowlist entry, because with these arguments they can
 //! only read standard input and write standard output.
 //!
-//! A command is one if its name is configured, its file lies in a trusted directory
-//! ([`interlock_programs::in_trusted_dir`]) and its arguments fit its profile ([`check`]). All three
-//! must hold; none of them looks at the file system.
+//! A command is a safe bin if its name is configured, its file lies in a trusted directory
+//! ([`interlock_programs::in_trusted_dir`]) and its arguments fit its profile ([`check`]). All
+//! three must hold. None of the checks reads the file system.
 //!
 //! Read `table` first (the built-in profiles), then `check`, `operand` and `profile`.
 

@@ -1,23 +1,24 @@
-//! What the value of a flag, or a positional operand, may look like.
+//! The accepted forms of a flag's value or of a positional operand.
 
-/// The kind of a value. Each one answers the same question: could this text name a file?
+/// The kind of a value. Every kind answers one question: could this text name a file?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SafeBinOperandKind {
     /// A count or size: sign, digits, an optional fraction and multiplier (`5`, `+2`, `-3`, `10K`, `1MiB`, `50%`).
     Number,
     /// Ranges as in `cut -f`: `1,3-5`, `-2`, `4-`.
     List,
-    /// A separator. Any text: the program compares it with its input and opens nothing.
+    /// A separator. Any text is accepted, because the program compares it with its input and opens
+    /// nothing.
     Delimiter,
     /// A key of `sort`: `2`, `2,2`, `1.3n,1.5`.
     SortKey,
-    /// A set of characters, as for `tr`. Any text, since `tr` opens no file at all.
+    /// A set of characters, as for `tr`. Any text is accepted, because `tr` opens no file.
     Set,
-    /// A search pattern: not the beginning of a path, no glob characters.
+    /// A search pattern. It must not begin like a path or contain glob characters.
     Pattern,
     /// One of a few words.
     Word(&'static [&'static str]),
-    /// Text of a program that is not known here, so it must not look like a file in any way.
+    /// Text of an unknown program. It must not look like a file in any way.
     Text,
 }
 
@@ -34,7 +35,7 @@ impl SafeBinOperandKind {
         }
     }
 
-    /// What to write instead, for the reader of a refusal.
+    /// Describes the accepted values, for the reader of a refusal.
     pub(super) fn expected(self) -> String {
         match self {
             Self::Number => "a number such as 5, +5, -5 or 10K".to_owned(),
@@ -49,13 +50,13 @@ impl SafeBinOperandKind {
         }
     }
 
-    /// Kinds that can not name a file whatever they hold.
+    /// Whether no value of this kind can name a file.
     pub(super) fn is_any_text(self) -> bool {
         matches!(self, Self::Delimiter | Self::Set)
     }
 
-    /// Kinds whose values may begin with `-` (`head -n -5`, `cut -f -3`); they are strict enough
-    /// that no flag can hide there.
+    /// Whether values may begin with `-` (`head -n -5`, `cut -f -3`). Such kinds are strict enough
+    /// that no flag can pass as a value.
     pub(super) fn may_begin_with_dash(self) -> bool {
         matches!(self, Self::Number | Self::List)
     }
@@ -98,7 +99,7 @@ fn is_sort_key(value: &str) -> bool {
     is_key_position(start) && end.is_none_or(is_key_position)
 }
 
-/// `F[.C][OPTS]`
+/// Parses `F[.C][OPTS]`.
 fn is_key_position(value: &str) -> bool {
     let numbers = value.trim_end_matches(|c: char| "bdfgiMhnRrV".contains(c));
     let (field, character) = match numbers.split_once('.') {
@@ -117,7 +118,8 @@ fn begins_like_path(value: &str) -> bool {
         || has_drive_letter(value)
 }
 
-/// Wider than the beginning: any separator, hidden files, globs, and `@file` arguments.
+/// Whether the text could be a file. This is wider than [`begins_like_path`]: any separator, hidden
+/// files, globs, and `@file` arguments.
 fn could_be_file(value: &str) -> bool {
     value.contains(['/', '\\'])
         || value.contains(GLOB_CHARACTERS)

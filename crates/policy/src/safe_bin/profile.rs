@@ -1,4 +1,5 @@
-//! Profiles: which arguments a safe bin may have. Built-in ones and those of the config.
+//! Profiles, which say what arguments a safe bin may have: the built-in ones and those of the
+//! config.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::operand::SafeBinOperandKind;
 use super::table::{BUILT_IN, BuiltIn};
 
-/// Which arguments one program may have. What is not named here is refused.
+/// The arguments that one program may have. Everything else is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     pub(super) min_positional: usize,
@@ -15,7 +16,7 @@ pub struct Profile {
     pub(super) positional: SafeBinOperandKind,
     pub(super) value_flags: BTreeMap<String, ValueFlag>,
     pub(super) flags: BTreeSet<String>,
-    /// Denied flag and why. Wins over the other two.
+    /// Denied flags with their reasons. They win over the two lists above.
     pub(super) denied: BTreeMap<String, String>,
     pub(super) number_flag: bool,
 }
@@ -26,19 +27,19 @@ pub(super) struct ValueFlag {
     pub arity: Arity,
 }
 
-/// How a flag finds its value.
+/// How a flag takes its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arity {
-    /// Attached, or else the next word.
+    /// The value is attached, or else the next word.
     Required,
-    /// Attached or absent; the next word is never its value.
+    /// The value is attached or absent. The next word is never the value.
     AttachedOnly,
 }
 
 /// A profile as written in the config, under `safeBinProfiles.NAME`.
 ///
-/// Absent means closed: without `maxPositional` there are no operands, and only listed flags are
-/// known. Values and operands must not look like files.
+/// Absent fields allow nothing: without `maxPositional` there are no operands, and only listed
+/// flags are known. Values and operands must not look like files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SafeBinProfile {
@@ -79,9 +80,10 @@ impl Profiles {
         }
     }
 
-    /// The built-in profiles and those of the config. A custom profile replaces the built-in one of
-    /// the same name, but what is denied there stays denied. A custom profile with a mistake leaves
-    /// its bin without any profile, and is reported by [`Profiles::problems`].
+    /// Returns the built-in profiles together with those of the config. A custom profile replaces
+    /// the built-in profile of the same name, but flags denied there stay denied. If a custom
+    /// profile has a mistake, its bin has no profile at all, and [`Profiles::problems`] reports the
+    /// mistake.
     pub fn with_custom(custom: &BTreeMap<String, SafeBinProfile>) -> Self {
         let mut profiles = Self::built_in();
         for (bin, written) in custom {

@@ -1,6 +1,6 @@
 //! Why a command is not a safe bin, in words for the person or agent who wrote it.
 
-/// Each text says which word, why, and what to do.
+/// A refusal. Each text names the word, the reason and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SafeBinRefusal {
     #[error(
@@ -80,7 +80,7 @@ pub enum SafeBinRefusal {
     StandardInputTwice,
 }
 
-/// A word of the command as it may be printed: escaped, and cut when it is long.
+/// Formats a word of the command for printing: escaped, and cut if it is long.
 pub(super) fn shown(word: &str) -> String {
     const MOST: usize = 120;
     let mut text: String = word

@@ -1,29 +1,29 @@
 //! The built-in profiles, as data.
 //!
-//! Not listed means refused: a flag is here because it can neither open a file, nor start a
-//! program, nor keep the command running after its input ended.
+//! A flag that is not listed is refused. A flag is listed only if it can neither open a file, nor
+//! start a program, nor keep the command running after its input ended.
 
 use super::operand::SafeBinOperandKind::{
     self, Delimiter, List, Number, Pattern, Set, SortKey, Text, Word,
 };
 use super::profile::Arity::{self, AttachedOnly, Required};
 
-/// The safe bins of a config that names none.
+/// The safe bins of a config that sets none.
 pub const DEFAULT_SAFE_BINS: &[&str] = &["cut", "uniq", "head", "tail", "tr", "wc"];
 
 /// One built-in profile.
 #[derive(Debug)]
 pub(super) struct BuiltIn {
     pub name: &'static str,
-    /// Fewest and most positional operands, and what they are.
+    /// The fewest and the most positional operands, and their kind.
     pub positional: (usize, usize, SafeBinOperandKind),
-    /// Flags with a value, in all their spellings.
+    /// Flags with a value, in all spellings.
     pub value_flags: &'static [(&'static [&'static str], SafeBinOperandKind, Arity)],
     /// Flags without a value.
     pub flags: &'static [&'static str],
     /// Flags that are refused with their own reason, in every spelling and abbreviation.
     pub denied: &'static [(&'static [&'static str], &'static str)],
-    /// `-20` stands for a count.
+    /// Whether `-20` stands for a count.
     pub number_flag: bool,
 }
 
@@ -31,7 +31,7 @@ const READS_FILE_LIST: &str = "it reads the files that a list names";
 const FOLLOWS: &str = "it keeps running after its input ended";
 const READS_TREE: &str = "it reads files below the working directory";
 
-/// No operands: every positional of these programs is a file.
+/// No operands, because every positional of these programs is a file.
 const NO_FILES: (usize, usize, SafeBinOperandKind) = (0, 0, Text);
 
 const METHODS: SafeBinOperandKind = Word(&["separate", "prepend", "append", "both"]);
@@ -60,8 +60,8 @@ pub(super) static BUILT_IN: &[BuiltIn] = &[
             (&["--skip-fields", "-f"], Number, Required),
             (&["--skip-chars", "-s"], Number, Required),
             (&["--check-chars", "-w"], Number, Required),
-            // The value is optional and only ever attached: in `uniq --group notes` the second
-            // word is the input file.
+            // The value is optional and always attached: in `uniq --group notes` the second word is
+            // the input file.
             (&["--group"], METHODS, AttachedOnly),
         ],
         flags: &[

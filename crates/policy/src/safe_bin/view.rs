@@ -1,4 +1,4 @@
-//! What a configuration of safe bins amounts to, for `doctor`, `security audit` and `explain`.
+//! Describes the configured safe bins, for `doctor`, `security audit` and `explain`.
 
 use interlock_programs::names::program_name;
 use interlock_programs::trusted_dirs;
@@ -6,22 +6,22 @@ use interlock_programs::trusted_dirs;
 use super::profile::Profiles;
 use super::table::DEFAULT_SAFE_BINS;
 
-/// The safe bins in force and what is wrong with them.
+/// The safe bins in force, and their problems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SafeBinView {
     /// Names in force, in the order of the config.
     pub safe_bins: Vec<String>,
-    /// Those without a profile: never allowed automatically.
+    /// Safe bins without a profile, which are never allowed automatically.
     pub unprofiled: Vec<String>,
-    /// Those that run code, with or without a profile.
+    /// Safe bins that run code, with or without a profile.
     pub interpreter_like: Vec<String>,
-    /// Those that are refused whatever their profile, with the reason.
+    /// Safe bins that are refused whatever their profile says, with the reason.
     pub always_refused: Vec<(String, &'static str)>,
     pub trusted_dirs: Vec<String>,
 }
 
 impl SafeBinView {
-    /// `safe_bins` is `None` when the config does not name any; an empty list means none.
+    /// `safe_bins` is `None` if the config sets no list. An empty list means no safe bins.
     pub fn new(
         safe_bins: Option<&[String]>,
         extra_trusted_dirs: &[String],
@@ -50,7 +50,7 @@ impl SafeBinView {
             if let Some(why) = refused {
                 view.always_refused.push((name.clone(), why));
             }
-            // A profile for jq would not help, so jq is not reported as lacking one.
+            // A profile would not make `jq` a safe bin, so `jq` is not reported as lacking one.
             let lacks = profiles.get(&name).is_none();
             if lacks && (refused.is_none() || is_interpreter_like(&name)) {
                 view.unprofiled.push(name.clone());
@@ -60,12 +60,13 @@ impl SafeBinView {
         view
     }
 
-    /// Whether `name` is configured as a safe bin. Exact: another case is another program.
+    /// Whether `name` is configured as a safe bin. The comparison is exact, because another case is
+    /// another program.
     pub fn contains(&self, name: &str) -> bool {
         self.safe_bins.iter().any(|configured| configured == name)
     }
 
-    /// Those that run code and have no profile.
+    /// The safe bins that run code and have no profile.
     pub fn unprofiled_interpreters(&self) -> impl Iterator<Item = &str> {
         self.unprofiled
             .iter()
@@ -75,7 +76,7 @@ impl SafeBinView {
 }
 
 /// Whether the program, given by name or path, runs code that it reads: shells, language
-/// interpreters and script engines. Version numbers behind the name do not matter.
+/// interpreters and script engines. A version number at the end of the name is ignored.
 pub fn is_interpreter_like(name: &str) -> bool {
     let name = program_name(name);
     INTERPRETERS.contains(&&*name) || INTERPRETERS.contains(&without_version(&name))
@@ -121,7 +122,8 @@ const ALWAYS_REFUSED: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// `ruby3.2`, `node-20` and `python3.12` are `ruby`, `node` and `python`.
+/// Removes a version number: `ruby3.2`, `node-20` and `python3.12` become `ruby`, `node` and
+/// `python`.
 fn without_version(name: &str) -> &str {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     if bare.len() == name.len() {

@@ -1,5 +1,5 @@
-//! Secrets that are known by the name they are given to: form fields, parameters of URLs, headers,
-//! members of JSON, assignments.
+//! Finds secrets by the name that precedes them: form fields, parameters of URLs, headers, members
+//! of JSON, assignments.
 
 use super::super::shapes::{
     SCHEMES, SECRET_FIELDS, SECRET_HEADERS, SECRET_NAMES, URL_PARAMETERS, is_secret_character,
@@ -14,12 +14,12 @@ pub(super) fn find(value: &str, place: SecretPlace, found: &mut Vec<SecretSpan>)
             continue;
         };
         if sign == ':' && !name.is_quoted && !value[at + 1..].starts_with(' ') {
-            // `image:tag`, `host:port`
+            // This is text such as `image:tag` or `host:port`.
             continue;
         }
         let header = short(name.text);
         if sign == ':' && SECRET_HEADERS.iter().any(|(known, _)| *known == header) {
-            // The first header of cookies has all that follow.
+            // The first cookie header covers everything that follows.
             if !has_cookies || !header.ends_with("cookie") {
                 in_header(value, at + 1, &header, found);
             }
@@ -36,7 +36,7 @@ pub(super) fn find(value: &str, place: SecretPlace, found: &mut Vec<SecretSpan>)
             continue;
         };
         let secret = &value[start..end];
-        // A word like this may name a file, or a program.
+        // Such a word may name a file or a program.
         let is_whole_word = name.start == 0 && end == value.len();
         let names_file = match place {
             SecretPlace::Argument => is_whole_word && is_path(secret),
@@ -48,7 +48,7 @@ pub(super) fn find(value: &str, place: SecretPlace, found: &mut Vec<SecretSpan>)
     }
 }
 
-/// A name in front of `=` or `:`.
+/// A name before `=` or `:`.
 struct FieldName<'a> {
     text: &'a str,
     start: usize,
@@ -63,7 +63,7 @@ impl<'a> FieldName<'a> {
         let text = &unquoted[unquoted.trim_end_matches(is_part).len()..];
         let start = unquoted.len() - text.len();
         let is_quoted = unquoted.len() < front.len();
-        // `NAME =` is no assignment; `"name" :` is a member.
+        // `NAME =` is not an assignment, but `"name" :` is a member.
         let is_joined = front.len() == at || is_quoted;
         (!text.is_empty() && is_joined).then_some(Self {
             text,
@@ -73,8 +73,8 @@ impl<'a> FieldName<'a> {
     }
 }
 
-/// The literal value that begins here, perhaps behind blanks and a quote. `None` where something
-/// follows that is not literal: then what stands here is not all of the value.
+/// Returns the literal value that begins here, possibly after blanks and a quote. Returns `None` if
+/// something follows that is not literal, because the value would be incomplete.
 fn literal_value(value: &str, from: usize) -> Option<(usize, usize)> {
     let rest = &value[from..];
     let blanks = rest.len() - rest.trim_start_matches([' ', '\\', '"', '\'']).len();
@@ -86,7 +86,7 @@ fn literal_value(value: &str, from: usize) -> Option<(usize, usize)> {
     (end > start && ends).then_some((start, end))
 }
 
-/// `Authorization: Bearer TOKEN`, `Cookie: a=SECRET; b=SECRET`.
+/// Handles `Authorization: Bearer TOKEN` and `Cookie: a=SECRET; b=SECRET`.
 fn in_header(value: &str, from: usize, header: &str, found: &mut Vec<SecretSpan>) {
     if header.ends_with("cookie") {
         for (at, _) in value[from..].match_indices('=') {
@@ -109,7 +109,8 @@ fn in_header(value: &str, from: usize, header: &str, found: &mut Vec<SecretSpan>
     }
 }
 
-/// `GITHUB_TOKEN`, `--api-key`, `client%5Fsecret`, `user[password]`; not `token_count`.
+/// Recognizes `GITHUB_TOKEN`, `--api-key`, `client%5Fsecret` and `user[password]`, but not
+/// `token_count`.
 pub(super) fn is_secret_name(name: &str) -> bool {
     let name = short(name);
     SECRET_NAMES
@@ -124,7 +125,8 @@ fn is_secret_field(name: &str) -> bool {
         || SECRET_FIELDS.iter().any(|(known, _)| *known == short)
 }
 
-/// An environment variable that holds a secret: by its name, or as a key by its value too.
+/// Whether an environment variable contains a secret, judged by its name, and for a key also by its
+/// value.
 pub(super) fn is_secret_assignment(name: &str, value: &str) -> bool {
     let is_key = name.ends_with("_KEY")
         && value.len() >= 16
@@ -134,7 +136,7 @@ pub(super) fn is_secret_assignment(name: &str, value: &str) -> bool {
     is_key || (is_secret_field(name) && !is_plain_word(value))
 }
 
-/// What no secret is: a switch.
+/// Whether the value is only a switch and therefore not a secret.
 fn is_plain_word(value: &str) -> bool {
     let switches = [
         "true", "false", "yes", "no", "on", "off", "null", "none", "0", "1",
@@ -142,7 +144,7 @@ fn is_plain_word(value: &str) -> bool {
     switches.contains(&value.to_ascii_lowercase().as_str())
 }
 
-/// The last component of a name, decoded, as lower-case letters and digits.
+/// Returns the last component of a name, decoded, as lower-case letters and digits.
 fn short(name: &str) -> String {
     let decoded = percent_decoded(name).to_ascii_lowercase();
     let last = decoded

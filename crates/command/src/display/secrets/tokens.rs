@@ -1,4 +1,4 @@
-//! Secrets that are known by their own form: private keys, tokens of vendors, logins in URLs.
+//! Finds secrets by their own form: private keys, tokens of vendors, logins in URLs.
 
 use std::sync::LazyLock;
 
@@ -16,8 +16,8 @@ pub(super) fn find(value: &str, found: &mut Vec<SecretSpan>) {
     slack_hooks(value, found);
 }
 
-/// `-----BEGIN … PRIVATE KEY-----` to its end. The body is base 64 and line breaks, so no code can
-/// hide in it; anything else in it leaves all of it visible.
+/// Finds `-----BEGIN … PRIVATE KEY-----` up to its end. The body is base64 and line breaks, so no
+/// code can hide in it. If the body contains anything else, all of it stays visible.
 fn private_keys(value: &str, found: &mut Vec<SecretSpan>) {
     const BEGIN: &str = "-----BEGIN ";
     const KEY: &str = "PRIVATE KEY-----";
@@ -42,7 +42,8 @@ fn private_keys(value: &str, found: &mut Vec<SecretSpan>) {
         ];
         if kinds.into_iter().all(is_kind) && value[header..end].chars().all(is_body) {
             let body = &value[header..end];
-            // The first and the last line say that it is a key; the lines between them are it.
+            // The first and the last line say that this is a key. Only the lines between them are
+            // secret.
             let (bytes, style) = match (body.strip_prefix('\n'), body.strip_suffix('\n')) {
                 (Some(_), Some(_)) if body.len() > 1 => {
                     (header + 1..end - 1, MaskStyle::PrivateKey)
@@ -55,11 +56,12 @@ fn private_keys(value: &str, found: &mut Vec<SecretSpan>) {
     }
 }
 
-/// Places where a word of letters and digits begins, with the rest of the value from there on.
+/// Returns the positions where a word of letters and digits begins, each with the rest of the
+/// value.
 fn starts(value: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let mut is_inside = false;
-    // A token begins with an ASCII character, so every place is between characters.
+    // A token begins with an ASCII character, so every position is a character boundary.
     let places = value.bytes().enumerate().filter(move |(_, byte)| {
         let was_inside = std::mem::replace(&mut is_inside, is_part(*byte));
         !was_inside && byte.is_ascii()
@@ -67,7 +69,7 @@ fn starts(value: &str) -> impl Iterator<Item = (usize, &str)> {
     places.map(|(at, _)| (at, &value[at..]))
 }
 
-/// The rows of the table by the first byte of a token: most places have none.
+/// The rows of the table by the first byte of a token. Most positions match no row.
 static BY_FIRST_BYTE: LazyLock<[Vec<&TokenShape>; 256]> = LazyLock::new(|| {
     std::array::from_fn(|byte| {
         let begins = |shape: &&TokenShape| usize::from(shape.prefix.as_bytes()[0]) == byte;
@@ -76,8 +78,7 @@ static BY_FIRST_BYTE: LazyLock<[Vec<&TokenShape>; 256]> = LazyLock::new(|| {
 });
 
 fn vendor_tokens(value: &str, found: &mut Vec<SecretSpan>) {
-    // Behind a token no other one begins before its end, so that no byte is read more often than
-    // there are rows.
+    // No token begins inside another token, so no byte is read more often than there are rows.
     let mut end = 0;
     for (at, rest) in starts(value) {
         let Some(first) = rest.bytes().next().filter(|_| at >= end) else {
@@ -87,7 +88,7 @@ fn vendor_tokens(value: &str, found: &mut Vec<SecretSpan>) {
             let body = rest.strip_prefix(shape.prefix)?;
             let is_part = |c: char| c.is_ascii_alphanumeric() || shape.also.contains(c);
             let length = body.find(|c| !is_part(c)).unwrap_or(body.len());
-            // A sentence may end behind it.
+            // The final dots may end a sentence.
             let body = body[..length].trim_end_matches('.');
             (body.len() >= shape.least).then(|| shape.prefix.len() + body.len())
         });
@@ -98,7 +99,7 @@ fn vendor_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     }
 }
 
-/// Three parts in base 64, the first of which begins with `{"`.
+/// Finds web tokens: three parts in base64, the first of which begins with `{"`.
 fn web_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-=".contains(c);
     let part = |text: &str| text.find(|c| !is_part(c)).unwrap_or(text.len());
@@ -108,7 +109,8 @@ fn web_tokens(value: &str, found: &mut Vec<SecretSpan>) {
             continue;
         }
         let first = part(rest);
-        // What begins inside of this part has the same parts behind it, and a shorter first one.
+        // A token that begins inside this part has the same following parts and a shorter first
+        // part.
         end = at + first;
         if first < 10 {
             continue;
@@ -126,7 +128,7 @@ fn web_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     }
 }
 
-/// `123456:ABC…`: a Telegram bot token, also behind `bot` in a URL.
+/// Finds `123456:ABC…`, a Telegram bot token, also after `bot` in a URL.
 fn bot_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     for (colon, _) in value.match_indices(':') {
         let before = &value[..colon];
@@ -145,7 +147,7 @@ fn bot_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     }
 }
 
-/// `Bearer TOKEN` and `Basic TOKEN` anywhere in a word.
+/// Finds `Bearer TOKEN` and `Basic TOKEN` anywhere in a word.
 fn bearer_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     let lower = value.to_ascii_lowercase();
     for (scheme, least) in [("bearer ", 18), ("basic ", 12)] {
@@ -155,7 +157,7 @@ fn bearer_tokens(value: &str, found: &mut Vec<SecretSpan>) {
             let length = rest.find(|c| !is_secret_character(c)).unwrap_or(rest.len());
             let token = &rest[..length];
             let is_word = lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
-            // A sentence about basic authentication is none.
+            // A sentence about basic authentication contains no token.
             let is_token = token.contains(|c: char| c.is_ascii_digit() || "=+/".contains(c));
             if token.len() >= least && is_token && !is_word {
                 found.push(SecretSpan::token(start..start + length));
@@ -164,7 +166,7 @@ fn bearer_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     }
 }
 
-/// `scheme://user:PASSWORD@host`, and `https://TOKEN@host`.
+/// Finds `scheme://user:PASSWORD@host` and `https://TOKEN@host`.
 fn url_logins(value: &str, found: &mut Vec<SecretSpan>) {
     for (at, sign) in value.match_indices("://") {
         let start = at + sign.len();
@@ -186,7 +188,7 @@ fn url_logins(value: &str, found: &mut Vec<SecretSpan>) {
     }
 }
 
-/// Long, and of letters and digits: no name of a user.
+/// Whether the text is long and made of letters and digits, so that it is not a user name.
 fn is_opaque(text: &str) -> bool {
     text.len() >= 20
         && text.contains(|c: char| c.is_ascii_digit())
@@ -196,7 +198,7 @@ fn is_opaque(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// `hooks.slack.com/services/T…/B…/SECRET` and Discord's `/api/webhooks/ID/SECRET`.
+/// Finds `hooks.slack.com/services/T…/B…/SECRET` and Discord's `/api/webhooks/ID/SECRET`.
 fn slack_hooks(value: &str, found: &mut Vec<SecretSpan>) {
     let hosts = [
         ("hooks.slack.com/services/", 2),
