@@ -327,7 +327,6 @@ fn enter_namespaces(launch: &Launch) -> io::Result<()> {
 /// `function` allocates nothing, takes no lock that others hold, cannot panic and never returns;
 /// `argument` is what it expects and outlives this call. `flags` contains no flag that shares
 /// signal handlers, the working directory or the thread.
-/// signal handlers, the working directory or the thread.
 unsafe fn start_child(
     function: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,

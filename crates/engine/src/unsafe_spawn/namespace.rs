@@ -27,8 +27,8 @@ pub(crate) const MOST_FILES: usize = 8;
 /// Names of the files until they are in their places.
 const NAMES: [&CStr; MOST_FILES] = [c"0", c"1", c"2", c"3", c"4", c"5", c"6", c"7"];
 
-/// Where they are made. Covers what is there for that time, for the one process that makes them: a
-/// directory that exists everywhere, and that nothing is looked up in meanwhile.
+/// Where the files are made: a directory that exists everywhere, and in which nothing is looked up
+/// meanwhile. Its content is covered for that time, only for the process that makes the files.
 const STAGE: &CStr = c"/proc";
 
 /// How often to try to close the files' file system to writers, and the pause between two attempts.
