@@ -75,7 +75,7 @@ pub(super) struct Birth {
     /// The soft limit of open files that runs get.
     pub open_files: Option<u64>,
     pub hierarchies: Hierarchies,
-    /// What its run will probably be limited to.
+    /// Limits that its run will probably have.
     pub limits: RunLimits,
     /// The name of its control group, if it can have one.
     pub group: String,
