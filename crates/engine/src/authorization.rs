@@ -1,4 +1,4 @@
-//! The right to start one plan, once. Without it nothing is started.
+//! The right to start one plan, once. Nothing starts without it.
 
 use std::fmt;
 use std::io;
@@ -9,20 +9,20 @@ use interlock_plan::{PlanDigest, RunPlan};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-/// Sets this use of the key apart from every other.
+/// Domain separation: keeps this use of the key apart from every other use.
 const DOMAIN: &[u8] = b"interlock authorization v1\0";
 
-/// Why one plan may be started: the judge's allow, or the claim of an approval. Only the host's own
-/// permission implements it, which a test holds the workspace to. It is used up when it is used.
+/// The reason why one plan may be started: the judge's allow verdict, or the claim of an approval.
+/// Only the host's own permission type implements this trait; a test enforces that for the whole
+/// workspace. Using a permission consumes it.
 pub trait PlanPermission {
-    /// The digest of the plan that may be started.
+    /// Consumes the permission and returns the digest of the plan that may be started.
     fn into_permitted_digest(self) -> PlanDigest;
 }
 
-/// A plan that may be started, once. [`AuthorizationKey::authorize`] makes it of a plan and the
-/// permission for exactly that plan, and uses both up; starting it uses it up in turn. It is all
-/// that the supervisor's client starts, and the client takes it by value, so that it is not used
-/// twice. It cannot be copied,
+/// A plan that may be started, once. [`AuthorizationKey::authorize`] makes it from a plan and the
+/// permission for exactly that plan, and consumes both. The supervisor's client starts nothing
+/// else, and takes it by value, so that it is never used twice. It cannot be copied,
 ///
 /// ```compile_fail,E0599
 /// fn copied(plan: &interlock_engine::AuthorizedPlan) -> interlock_engine::AuthorizedPlan {
@@ -40,7 +40,7 @@ pub trait PlanPermission {
 /// }
 /// ```
 ///
-/// and is not made without a permission.
+/// and cannot be made without a permission.
 ///
 /// ```compile_fail,E0277
 /// use interlock_plan::RunPlan;
@@ -62,14 +62,14 @@ impl AuthorizedPlan {
         &self.plan
     }
 
-    /// What the process of the run verifies before it starts anything.
+    /// The authorization that the run's process verifies before it starts anything.
     pub fn authorization(&self) -> &Authorization {
         &self.authorization
     }
 }
 
-/// Names the digest of one plan, authenticated with the key of the state directory. Any change
-/// to the plan gives it another digest, so that this no longer fits.
+/// Names the digest of one plan, authenticated with the key of the state directory. Any change to
+/// the plan changes its digest, and the authorization no longer fits.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Authorization {
@@ -78,24 +78,24 @@ pub struct Authorization {
 }
 
 impl Authorization {
-    /// The plan that it is for.
+    /// The digest of the plan that this authorization is for.
     pub fn digest(&self) -> &PlanDigest {
         &self.digest
     }
 }
 
-/// The authorization is not for this plan, or was not made with this key. Which of the two it
-/// was is not said.
+/// The authorization is not for this plan, or was not made with this key. The error does not reveal
+/// which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not authorized: the authorization does not fit this plan")]
 pub struct NotAuthorized;
 
-/// The secret that makes authorizations. It lies in the state directory. `host` authorizes with it,
-/// and the process of a run verifies with it before it calls [`crate::start`].
+/// The secret that makes authorizations. It is stored in the state directory. `host` authorizes
+/// with it, and the process of a run verifies with it before it calls [`crate::start`].
 pub struct AuthorizationKey([u8; 32]);
 
 impl AuthorizationKey {
-    /// The key that lies in a state directory.
+    /// Reads the key from a state directory.
     pub fn read(path: &Path) -> io::Result<Self> {
         let bytes = std::fs::read(path)?;
         let key = bytes.try_into().map_err(|_| {
@@ -108,8 +108,8 @@ impl AuthorizationKey {
         Self(bytes)
     }
 
-    /// Makes the one value by which this plan can be started. A permission for another plan is
-    /// refused, and is used up all the same.
+    /// Makes the only value by which this plan can be started. A permission for another plan is
+    /// refused, and is consumed all the same.
     pub fn authorize(
         &self,
         plan: RunPlan,
@@ -127,22 +127,23 @@ impl AuthorizationKey {
         })
     }
 
-    /// Whether this authorization was made with this key for this plan. Takes the same time
-    /// wherever the tags differ.
+    /// Checks that this authorization was made with this key for this plan. The comparison takes
+    /// constant time, wherever the tags differ.
     pub fn verify(
         &self,
         authorization: &Authorization,
         digest: &PlanDigest,
     ) -> Result<(), NotAuthorized> {
-        // The tag is checked against the digest of the plan at hand, not against the one that
-        // the authorization claims to be for.
+        // The tag is checked against the digest of the plan at hand, not against the digest that
+        // the authorization claims.
         self.mac(digest)
             .verify_slice(&authorization.tag)
             .map_err(|_| NotAuthorized)
     }
 
     fn mac(&self, digest: &PlanDigest) -> Hmac<Sha256> {
-        // HMAC fills a short key up with zeros to one block; done here, it cannot fail.
+        // HMAC pads a short key with zeros to one block. Padding it here means that this cannot
+        // fail.
         let mut block = [0; 64];
         block[..self.0.len()].copy_from_slice(&self.0);
         let mut mac = Hmac::<Sha256>::new(&block.into());

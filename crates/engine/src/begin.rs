@@ -1,4 +1,5 @@
-//! From a checked plan to a run: pipes or a terminal, the pump, and then the first process.
+//! Turns a checked plan into a run: opens its pipes or terminal, starts the pump, and then starts
+//! the first process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,8 +22,8 @@ use super::run::{Run, RunShared};
 use super::streams::{self, Null, Streams};
 use super::{OutputSink, Settings, StreamKind};
 
-/// Starts a checked plan. The pump is there before the first process is, so that no error can
-/// come after something has run.
+/// Starts a checked plan. The pump starts before the first process does, so that no error can occur
+/// after something has run.
 pub(super) fn begin(
     plan: &RunPlan,
     (checked, confinement): (Checked, RunConfinement),
@@ -35,7 +36,7 @@ pub(super) fn begin(
     }
     let descriptors = StartError::system("cannot make the run's pipes");
     let as_the_run = plan.assume_account()?;
-    // Pipes and terminals belong to the user of the run, who may open them again by their names.
+    // Pipes and terminals belong to the user of the run, who may open them again by name.
     let sandbox = confinement.sandbox.as_ref().map(|(own, _)| Arc::clone(own));
     let made = sandbox.as_ref().and_then(|sandbox| sandbox.take_terminal());
     let space = sandbox.as_ref().map(|sandbox| sandbox.space());
@@ -72,13 +73,14 @@ pub(super) fn begin(
     let to_pump = pump
         .start()
         .map_err(StartError::system("cannot start a thread"))?;
-    // Not before the pump is there: it writes the transcript and ends the run with the rights of
-    // this process. The conductor of a line inherits those of the run.
+    // The account is assumed only after the pump has started, because the pump writes the
+    // transcript and ends the run with the rights of this process. A line's conductor inherits the
+    // rights of the run.
     let _as_the_run = plan.assume_account()?;
     let launcher = Launcher::new(plan, (checked, confinement), settings, slave);
     let race_free = launcher.is_race_free();
     let (main, pid) = launch(plan, launcher, ends.streams, &shared)?;
-    // The pump waits for exactly this, and cannot have ended.
+    // The pump waits for exactly this message, so it cannot have ended.
     let _ = to_pump.send(main);
     Ok(Run {
         shared,
@@ -89,7 +91,7 @@ pub(super) fn begin(
     })
 }
 
-/// One process is started here and now; a line gets a conductor.
+/// Starts a single process right away, or a conductor if the plan is a line of several commands.
 fn launch(
     plan: &RunPlan,
     launcher: Launcher,
@@ -199,7 +201,7 @@ fn started(
     }
 }
 
-/// Waits until the first command of the line runs.
+/// Starts a conductor for the line and waits until its first command runs.
 fn conduct(
     pipelines: &[PlanPipeline],
     launcher: Launcher,
@@ -220,17 +222,17 @@ fn conduct(
         .name("run line".to_owned())
         .spawn(move || {
             let result = conductor.run(&pipelines, &streams);
-            // Nothing of the run may be held open when it is reported as ended.
+            // The run must hold nothing open when it is reported as ended.
             drop((conductor, streams));
             to_report.order(|orders| orders.conducted = Some(result));
         })
         .map_err(StartError::system("cannot start a thread"))?;
-    // Silence means an empty line: there was nothing to start.
+    // The sender is dropped without a message if the line is empty and there was nothing to start.
     let pid = announced.recv().unwrap_or(Ok(None))?;
     Ok((Main::Conducted, pid))
 }
 
-/// The only stage of a line that is nothing but one program.
+/// Returns the only stage of a line that consists of a single program.
 fn only_stage(pipelines: &[PlanPipeline]) -> Option<&PlanStage> {
     match pipelines {
         [
@@ -263,7 +265,8 @@ struct Ends {
 }
 
 impl Ends {
-    /// `terminal` is the engine's side of one that was made elsewhere.
+    /// Opens what the plan asks for. `terminal` is the engine's side of a terminal that the sandbox
+    /// has already made.
     fn open(plan: &RunPlan, terminal: Option<OwnedFd>) -> io::Result<Self> {
         if let Some(size) = plan.pty {
             let (engine, run) = streams::terminal(terminal, size)?;

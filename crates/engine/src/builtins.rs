@@ -12,7 +12,7 @@ use super::error::words;
 use super::launcher::Launcher;
 use super::streams::Streams;
 
-/// Runs a builtin and returns its exit status. It sees the directories that were opened for the
+/// Runs a builtin and returns its exit status. It uses the directories that were opened for the
 /// run, whatever their paths lead to by now.
 pub(super) fn run(
     name: &str,
@@ -50,7 +50,7 @@ pub(super) fn run(
     }
 }
 
-/// Only whether it would succeed: the commands behind it know their directory from the plan.
+/// Checks only whether `cd` would succeed: later commands get their directory from the plan.
 fn cd(arguments: &[String], cwd: &str, launcher: &Launcher, streams: &Streams) -> i32 {
     let Some(target) = arguments.last() else {
         return complain(streams, "cd", "no directory", 2);
@@ -71,13 +71,13 @@ fn pwd(cwd: &str, streams: &Streams) -> i32 {
     line.push(b'\n');
     match write_all(&streams.stdout, &line) {
         Ok(()) => 0,
-        // As a program in its place would have ended.
+        // A real program would have ended by this signal.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 128 + libc::SIGPIPE,
         Err(_) => 1,
     }
 }
 
-/// Says why on the stage's standard error; the status is handed through.
+/// Writes the reason to the stage's standard error, and returns the status.
 pub(super) fn complain(streams: &Streams, name: &str, reason: &str, status: i32) -> i32 {
     let line = format!("interlock: {name}: {reason}\n");
     // The reader of the stream may be gone.

@@ -1,5 +1,6 @@
-//! The last check before anything starts: the working directory and every pinned file are opened
-//! once and compared with the plan on that descriptor. What runs later is what was opened here.
+//! The last check before anything starts. The working directory and every pinned file are opened
+//! once, and compared with the plan through that descriptor. What runs later is what was opened
+//! here.
 
 use std::fs::File;
 use std::io;
@@ -20,15 +21,15 @@ use super::unsafe_spawn::namespace::Namespace;
 use super::unsafe_spawn::{has_lease, return_lease, take_lease};
 use crate::shield::RunShield;
 
-/// A plan's files, all of them as the plan says.
+/// The opened files of a plan, all of which match the plan.
 #[derive(Debug)]
 pub(super) struct Checked {
-    /// The working directory first, then those that a `cd` of the line enters.
+    /// The working directory first, then the directories that a `cd` of the line enters.
     directories: Vec<OpenedDirectory>,
     executables: Vec<Opened>,
     sealed: SealedFiles,
     binding: PlanBinding,
-    /// Where the run looks programs up.
+    /// The search path of the run.
     path: String,
 }
 
@@ -46,46 +47,46 @@ pub(super) struct Opened {
     pub file: Arc<OwnedFd>,
     pub form: Form,
     hold: Hold,
-    /// Its times, once they are old enough, tell of every write.
+    /// The times of the file reveal every write, once they are old enough.
     times_tell: bool,
 }
 
-/// Whether the content of an opened file can be kept as it is until it runs. The descriptor alone
-/// does not do that: a file can be written to in place.
+/// Whether the content of an opened file can be protected from changes until it runs. The
+/// descriptor alone does not protect it, because a file can be written to in place.
 #[derive(Debug)]
 enum Hold {
-    /// The running user could not write to it, or it is read by path in any case.
+    /// The running user cannot write to the file, or it is read by path in any case.
     NotNeeded,
-    /// By a lease; one command of the plan at a time.
+    /// A lease protects the content. Only one command of the plan may hold it at a time.
     Lease(Mutex<()>),
-    /// The file system has no leases, or not for this user.
+    /// The file system has no leases, or grants none to this user.
     Impossible,
 }
 
-/// No process writes to the file as long as this lives.
+/// While this value lives, no process writes to the file.
 #[derive(Debug)]
 pub(super) struct HeldFile<'a> {
     opened: &'a Opened,
     turn: Option<MutexGuard<'a, ()>>,
 }
 
-/// What decides how a file is executed. Not the same question as its kind in a judgement: here
-/// it matters only whether the kernel can run it from a descriptor.
+/// The property of a file that decides how it is executed. This differs from its kind in a
+/// judgement: it matters here only whether the kernel can execute the file from a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// By descriptor: nothing can be swapped between check and start.
+    /// Executed by descriptor: nothing can be swapped between check and start.
     Native,
-    /// Its interpreter opens it by path.
+    /// A script that its interpreter opens by path.
     Script,
-    /// Text without `#!`; a shell runs it with `sh`.
+    /// Text without `#!`, which a shell runs with `sh`.
     Text,
-    /// A format that only a handler in the kernel knows, if any.
+    /// A format that at most a kernel handler recognizes.
     Binary,
 }
 
 impl Checked {
     pub fn open(plan: &RunPlan, shield: Option<&RunShield>) -> Result<Self, StartError> {
-        // What the run could not open is not opened for it.
+        // A file that the run's user could not open is not opened for the run.
         let _as_the_run = plan.assume_account()?;
         let directories = open_directories(plan)?;
         let mut executables: Vec<Opened> = Vec::new();
@@ -117,15 +118,16 @@ impl Checked {
         })
     }
 
-    /// Once more, right before the first command: the paths still lead to the opened directories.
-    /// Later commands enter those whatever happens to the paths meanwhile.
+    /// Checks once more, right before the first command, that the paths still lead to the opened
+    /// directories. Later commands enter the opened directories, whatever happens to the paths
+    /// meanwhile.
     pub fn check_directories_again(&self) -> Result<(), Drift> {
         self.directories
             .iter()
             .try_for_each(|directory| directory.pinned.check())
     }
 
-    /// The opened directory that a command names by its canonical path.
+    /// Returns the opened directory that a command names by its canonical path.
     pub fn directory(&self, canonical: &str) -> Option<&Arc<OwnedFd>> {
         let mut directories = self.directories.iter();
         directories
@@ -133,40 +135,40 @@ impl Checked {
             .map(|directory| &directory.file)
     }
 
-    /// The opened directory that `cd target` enters from `from`.
+    /// Returns the opened directory that `cd target` enters from `from`.
     pub fn entered_directory(&self, from: &str, target: &str) -> Option<&Arc<OwnedFd>> {
         let path = PinnedDirectory::path_of_entered(from, target)?;
-        // The first is the working directory, which no `cd` has to lead to.
+        // The first is the working directory, which is not necessarily the target of a `cd`.
         let mut entered = self.directories.iter().skip(1);
         entered
             .find(|directory| directory.pinned.requested == path)
             .map(|directory| &directory.file)
     }
 
-    /// Once more, right before a command of the line: an earlier one may have written to a file
-    /// whose content was approved.
+    /// Checks once more, right before a command of the line, because an earlier command may have
+    /// written to a file whose content was approved.
     pub fn check_binding_again(&self) -> Result<(), Drift> {
         self.binding.check_again(&self.path)
     }
 
-    /// What was opened for a file of the plan.
+    /// Returns what was opened for a file of the plan.
     pub fn executable(&self, pinned: &PinnedFile) -> Option<&Opened> {
         self.executables
             .iter()
             .find(|opened| opened.pinned == *pinned)
     }
 
-    /// Nothing that runs can be another file than the one that was checked.
+    /// Whether every file that runs is certain to be the file that was checked.
     pub fn is_race_free(&self) -> bool {
         self.race_risk().is_none()
     }
 
-    /// The first file that could be another one by the time it is used.
+    /// Returns the first file that could be exchanged before it is used.
     pub fn race_risk(&self) -> Option<&RaceRisk> {
         self.sealed.risks.first()
     }
 
-    /// The file system view of the run, where it differs from that of other processes.
+    /// The run's view of the file system, if it differs from that of other processes.
     pub fn view(&self) -> Option<&Arc<Namespace>> {
         self.sealed.view.as_ref()
     }
@@ -180,7 +182,7 @@ impl Opened {
         let read = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let (file, readable) = match rustix::fs::open(path, read | common, Mode::empty()) {
             Ok(file) => (file, true),
-            // May be executed but not read: its identity is all that was pinned.
+            // The file may be executed but not read, so only its identity was pinned.
             Err(rustix::io::Errno::ACCESS) if pinned.sha256.is_none() => {
                 let file = rustix::fs::open(path, OFlags::PATH | common, Mode::empty());
                 (file.map_err(|error| cannot_read(path, error))?, false)
@@ -202,8 +204,8 @@ impl Opened {
         let mut times_tell = false;
         if let Some(before) = &pinned.sha256 {
             let now = match hold {
-                // With a lease no process writes to the file, and its times show all earlier
-                // writes. Without one, the file is read.
+                // A lease keeps every process from writing to the file, and the file's times show
+                // all earlier writes. Without a lease, the file is read.
                 Hold::Lease(_) => known_content(&file, Writers::KeptAway),
                 Hold::NotNeeded | Hold::Impossible => read_content(&file),
             };
@@ -226,8 +228,8 @@ impl Opened {
         })
     }
 
-    /// How the file will be executed, and whether writers can be kept away from it meanwhile,
-    /// without reading more than its first bytes.
+    /// Returns how the file will be executed, and whether writers can be kept away from it
+    /// meanwhile. This reads only the first bytes of the file.
     pub fn outlook(pinned: &PinnedFile) -> io::Result<(Form, bool)> {
         let flags =
             OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -242,21 +244,21 @@ impl Opened {
         let file = OwnedFd::from(file);
         let keeps_content = match Hold::take(&file, pinned, form) {
             Ok(hold) => !matches!(hold, Hold::Impossible),
-            // It is being written to now; while it is, it does not start.
+            // A process is writing to the file now. As long as it does, the file does not start.
             Err(_) => true,
         };
         return_lease(&file);
         Ok((form, keeps_content))
     }
 
-    /// No process can write to it between the last check and its start.
+    /// Whether no process can write to the file between the last check and its start.
     pub fn keeps_content(&self) -> bool {
         !matches!(self.hold, Hold::Impossible)
     }
 
-    /// Keeps others from writing to the file, where that can be done and matters, and checks it
-    /// once more: a line may take hours to come to its last command, and an earlier one may have
-    /// built this file anew.
+    /// Keeps others from writing to the file, if that is possible and matters, and checks it once
+    /// more: a line may take hours to reach its last command, and an earlier command may have
+    /// rebuilt this file.
     pub fn hold(&self) -> Result<HeldFile<'_>, StartError> {
         let turn = match &self.hold {
             Hold::Lease(turn) => Some(turn.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -275,15 +277,16 @@ impl Opened {
         let path = self.pinned.canonical.as_str();
         leads_to(&self.pinned.found, path)?;
         let at_path = std::fs::symlink_metadata(path).map_err(|error| cannot_read(path, error))?;
-        // The same file as the opened one, which was compared with the same record.
+        // The path must still lead to the opened file, which was compared with the same record.
         self.pinned.check_metadata(&at_path)
     }
 }
 
 impl HeldFile<'_> {
-    /// With the same times, its content is the one that was hashed: if they are old enough, since
-    /// two writes within one tick of the clock have the same, and on a file system whose times tell
-    /// of every write. Else it is read again.
+    /// Checks that the content is unchanged. A file with the same times has the content that was
+    /// hashed, provided that the times are old enough (two writes within one clock tick leave the
+    /// same times) and that the file system's times reveal every write. Otherwise the file is read
+    /// again.
     fn check_content(&self) -> Result<(), Drift> {
         let pinned = &self.opened.pinned;
         if self.opened.times_tell && !is_young(pinned.ctime_ns) {
@@ -301,8 +304,9 @@ impl HeldFile<'_> {
         }
     }
 
-    /// After the start: a lease does not last for ever, and the start may have taken longer. From
-    /// now on the system itself keeps others from writing to what runs.
+    /// Checks the file after the start, because a lease does not last forever and the start may
+    /// have taken longer. From now on the system itself keeps others from writing to the running
+    /// file.
     pub fn check_after_start(&self) -> Result<(), Drift> {
         if self.turn.is_none() || has_lease(&self.opened.file) {
             return Ok(());
@@ -327,8 +331,8 @@ impl Drop for HeldFile<'_> {
 }
 
 impl Hold {
-    /// Taken before the content is read: a process that has the file open for writing by then could
-    /// alter it later without a trace in its times.
+    /// Takes the lease before the content is read: a process that already has the file open for
+    /// writing could otherwise change it later without a trace in its times.
     fn take(file: &OwnedFd, pinned: &PinnedFile, form: Form) -> io::Result<Self> {
         if pinned.sha256.is_none() || form != Form::Native {
             return Ok(Self::NotNeeded);
@@ -341,7 +345,7 @@ impl Hold {
     }
 }
 
-/// What the system says when a file that is being written to is executed.
+/// Returns the error that the system reports if a file that is being written to is executed.
 fn busy(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::from_raw_os_error(libc::ETXTBSY),
@@ -359,7 +363,7 @@ fn open_directories(plan: &RunPlan) -> Result<Vec<OpenedDirectory>, StartError> 
         pinned: plan.cwd.clone(),
         file: Arc::new(cwd),
     }];
-    // Whether the user may enter them is what the `cd` itself finds out.
+    // The `cd` itself finds out whether the user may enter them.
     for pinned in &plan.directories {
         directories.push(OpenedDirectory {
             pinned: pinned.clone(),
@@ -390,13 +394,13 @@ fn open_directory(pinned: &PinnedDirectory) -> Result<OwnedFd, StartError> {
     Ok(directory)
 }
 
-/// A directory to start in, without reading it.
+/// Opens a directory to start in, without read access to it.
 fn open_path(path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     above_standard(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Whether the effective user may make it the working directory.
+/// Whether the effective user may make this directory the working directory.
 pub(super) fn may_enter(directory: &OwnedFd) -> io::Result<()> {
     rustix::fs::accessat(directory, ".", Access::EXEC_OK, AtFlags::EACCESS)?;
     Ok(())
@@ -433,8 +437,8 @@ fn execute(path: &str, source: io::Error) -> StartError {
     }
 }
 
-/// Reads the form from the first bytes. Text is recognized as shells do it: no NUL in the first
-/// line.
+/// Determines the form from the first bytes. Text is recognized as shells recognize it: by the
+/// absence of a NUL in the first line.
 fn form(file: &File) -> io::Result<Form> {
     let mut head = [0; 256];
     let length = file.read_at(&mut head, 0)?;

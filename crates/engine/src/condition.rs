@@ -1,4 +1,5 @@
-//! The conditions of `test` and `[`: the POSIX forms with one condition, as shells read them.
+//! The conditions of `test` and `[`: the POSIX forms with a single condition, interpreted as shells
+//! do.
 
 use std::cmp::Ordering;
 use std::os::fd::OwnedFd;
@@ -19,7 +20,8 @@ impl From<bool> for ConditionResult {
     }
 }
 
-/// The expression without a closing bracket. The number of words decides how they are read.
+/// Evaluates the expression without its closing bracket. The number of words decides how they are
+/// read.
 pub(super) fn evaluate(
     words: &[String],
     directory: &OwnedFd,
@@ -39,7 +41,8 @@ pub(super) fn evaluate(
     Ok(holds.into())
 }
 
-/// A path of a stage as an absolute one: its working directory is not this process's.
+/// Makes a stage's path absolute, because the stage's working directory is not that of this
+/// process.
 pub(super) fn against(cwd: &str, path: &str) -> String {
     if path.starts_with('/') {
         path.to_owned()
@@ -134,7 +137,7 @@ fn binary(left: &str, operator: &str, right: &str, directory: &OwnedFd) -> Resul
 }
 
 fn modified(stat: &Stat) -> (i64, i64) {
-    // Their types differ between machines; no time of a file is longer.
+    // The types of these fields differ between machines. No file time is longer than this.
     let number = |part: i128| i64::try_from(part).unwrap_or(i64::MAX);
     (
         number(stat.st_mtime.into()),
@@ -146,7 +149,8 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// What a path of a stage leads to; a relative one means the directory that was opened for it.
+/// Returns the status of the file that a stage's path leads to. A relative path is resolved in the
+/// directory that was opened for the stage.
 fn stat(directory: &OwnedFd, path: &str, flags: AtFlags) -> Option<Stat> {
     if path.is_empty() {
         return None;

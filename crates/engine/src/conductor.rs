@@ -1,4 +1,4 @@
-//! Runs a plain line without a shell: `&& || ;`, `&`, pipes, groups and our own builtins.
+//! Runs a plain line without a shell: `&& || ;`, `&`, pipes, groups and the builtins.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +14,8 @@ use super::registry::{Registry, StartedProcess};
 use super::streams::{Null, Streams, pipe};
 use super::{Exit, Usage, builtins, time_report};
 
-/// Plays the part that a shell would have. Cheap to clone: a background list or a group in a
-/// pipeline has its own, as it would have its own subshell.
+/// Plays the part of a shell. It is cheap to clone: a background list or a group in a pipeline gets
+/// its own conductor, as it would get its own subshell.
 #[derive(Debug, Clone)]
 pub(super) struct Conductor {
     pub launcher: Arc<Launcher>,
@@ -24,18 +24,18 @@ pub(super) struct Conductor {
     pub announcement: Announcement,
 }
 
-/// Reports to the starter of the run how the first command went, once: an error as long as nothing
-/// has run at all is an error of the start.
+/// Reports once to the starter of the run how the first command went. As long as nothing has run at
+/// all, an error is an error of the start.
 #[derive(Debug, Clone)]
 pub(super) struct Announcement(Arc<Mutex<Option<Sender>>>);
 
-/// The first process, if the line begins with one.
+/// Sends the first process, if the line begins with one.
 type Sender = SyncSender<Result<Option<Pid>, StartError>>;
 
-/// The line ends here, whatever comes behind.
+/// Why the line ends here, whatever follows in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineStop {
-    /// By this signal.
+    /// A command was ended by this signal.
     Signal(i32),
     /// The run is being ended, or never began.
     Ended,
@@ -63,7 +63,7 @@ impl Announcement {
         }
     }
 
-    /// Hands the error back if something has run before.
+    /// Reports the error, or hands it back if something has already run.
     fn failed(&self, error: StartError) -> Option<StartError> {
         match self.take() {
             Some(sender) => {
@@ -76,7 +76,7 @@ impl Announcement {
 }
 
 impl Conductor {
-    /// Runs all pipelines and gives the exit status of the last one that ran.
+    /// Runs all pipelines and returns the exit status of the last one that ran.
     pub fn run(
         &self,
         pipelines: &[PlanPipeline],
@@ -102,7 +102,8 @@ impl Conductor {
         Ok((status, used))
     }
 
-    /// `a && b || c`: each runs or not by the status of the last one that ran.
+    /// Runs `a && b || c`: each pipeline runs or not depending on the status of the last one that
+    /// ran.
     fn run_list(&self, list: &[PlanPipeline], streams: &Streams) -> Result<(i32, Usage), LineStop> {
         let mut status = 0;
         let mut used = Usage::default();
@@ -123,7 +124,8 @@ impl Conductor {
         Ok((status, used))
     }
 
-    /// The run does not wait for it. As in any shell without job control, it reads nothing.
+    /// Starts the list without waiting for it. As in any shell without job control, it reads no
+    /// input.
     fn run_in_background(&self, list: &[PlanPipeline], streams: &Streams) -> Result<(), LineStop> {
         let conductor = self.clone();
         let list = list.to_vec();
@@ -163,7 +165,7 @@ impl Conductor {
         self.finish(part)
     }
 
-    /// Starts every stage, then waits for all of them. The status is that of the last.
+    /// Starts every stage, then waits for all of them. The status is that of the last stage.
     fn run_piped(&self, stages: &[PlanStage], streams: &Streams) -> Result<(i32, Usage), LineStop> {
         let mut parts = Vec::with_capacity(stages.len());
         let begun = self.begin_all(stages, streams, &mut parts);
@@ -185,7 +187,8 @@ impl Conductor {
         }
     }
 
-    /// Stages that were begun are in `parts`, also after an error: the caller has to wait for them.
+    /// Starts all stages. Even after an error, `parts` holds every stage that was started, and the
+    /// caller has to wait for all of them.
     fn begin_all(
         &self,
         stages: &[PlanStage],
@@ -225,7 +228,8 @@ impl Conductor {
         Ok(())
     }
 
-    /// Starts one stage. The streams end with it: no other process keeps a pipe of it open.
+    /// Starts one stage. The streams are dropped with it, so that no other process keeps one of its
+    /// pipes open.
     fn begin(
         &self,
         stage: &PlanStage,
@@ -286,7 +290,8 @@ impl Conductor {
     fn finish(&self, part: Part) -> Result<(i32, Usage), LineStop> {
         match part {
             Part::Done(status) => Ok((status, Usage::default())),
-            // A panic in a group is a defect; the line must not go on as if it had succeeded.
+            // A panic in a group is a defect. The line must not continue as if the group had
+            // succeeded.
             Part::Group(group) => group.join().unwrap_or(Err(LineStop::Ended)),
             Part::Process(process) => {
                 let (exit, usage) = self.registry.wait(&process);
@@ -299,16 +304,17 @@ impl Conductor {
         }
     }
 
-    /// A shell gets the signals that are meant for its whole line too, and ends by them: those
-    /// that were asked for, and what a terminal's keys send.
+    /// Whether this signal ends the whole line. A shell also receives the signals that are meant
+    /// for its whole line and ends by them: those that the owner requested, and those that a
+    /// terminal's keys send.
     fn ends_line(&self, signal: i32) -> bool {
         let from_keys = [Signal::INT, Signal::QUIT].map(Signal::as_raw);
         self.registry.was_requested(signal)
             || (self.launcher.has_terminal() && from_keys.contains(&signal))
     }
 
-    /// A command that cannot be started is an error of the start if it is the first of all, and
-    /// else of that command alone.
+    /// Handles a command that cannot be started. If it is the first command of all, the start
+    /// itself fails; otherwise only that command fails.
     fn not_started(
         &self,
         error: StartError,

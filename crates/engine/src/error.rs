@@ -10,14 +10,14 @@ use crate::authorization::NotAuthorized;
 pub enum StartError {
     #[error(transparent)]
     NotAuthorized(#[from] NotAuthorized),
-    /// Something is no longer as it was when the plan was made.
+    /// A file or directory is no longer as it was when the plan was made.
     #[error("changed since the plan was made: {0}")]
     Drift(#[from] Drift),
     #[error("working directory {path}: {}", words(.source))]
     WorkingDirectory { path: String, source: io::Error },
     #[error("cannot execute {path}: {}", words(.source))]
     Execute { path: String, source: io::Error },
-    /// The plan holds what no system can run.
+    /// The plan contains a value that no system can execute.
     #[error("{0}")]
     Invalid(String),
     #[error("{what}: {}", words(.source))]
@@ -31,23 +31,24 @@ pub enum StartError {
     TerminalNeedsDedicatedProcess,
     #[error("this process is dedicated to another run")]
     Taken,
-    /// The run must be race-free, by [`crate::Settings::require_race_free`] or because the approver
-    /// saw it as race-free, and this file could be exchanged.
+    /// The run must be race-free, because [`crate::Settings::require_race_free`] is set or because
+    /// the approver saw it as race-free, but this file could be exchanged.
     #[error("the run is not race-free: {risk}")]
     RaceNotExcluded { risk: RaceRisk },
-    /// The shield could not be set up, although the plan says that there is one.
+    /// The shield could not be set up, although the plan requires it.
     #[error("the shield of the run cannot be set up: {0}")]
     Shield(String),
     /// The sandbox could not be set up. The run does not start on the host instead.
     #[error("the sandbox of the run cannot be set up: {0}")]
     Sandbox(String),
-    /// Which programs the run starts could not be limited or logged, although the plan says so.
+    /// The programs that the run starts could not be limited or logged, although the plan requires
+    /// it.
     #[error("which programs the run starts cannot be held (tools.exec.tree): {0}")]
     Tree(String),
 }
 
 impl StartError {
-    /// Stable, for programs.
+    /// A stable error code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotAuthorized(_) => "NOT_AUTHORIZED",
@@ -71,7 +72,7 @@ impl StartError {
     }
 }
 
-/// The system's error in plain words.
+/// Describes the system's error in plain words.
 pub(super) fn words(error: &io::Error) -> String {
     let words = match error.raw_os_error() {
         Some(libc::ENOENT) => "no such file or directory",

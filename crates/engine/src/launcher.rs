@@ -1,5 +1,5 @@
-//! From a stage of the plan to a process: environment, working directory, and by which name or
-//! descriptor the kernel is to execute the pinned file.
+//! Turns a stage of the plan into a process: sets its environment and working directory, and
+//! decides by which name or descriptor the kernel executes the pinned file.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -21,10 +21,10 @@ use super::unsafe_spawn::{CStrings, ChildPlace, ChildProgram, Launch, LaunchAcco
 use crate::sandbox::{FarSide, HostTree, RestrictedRun, RunSandbox};
 use crate::shield::RunShield;
 
-/// What runs a script that does not say so itself.
+/// The shell that runs a script without a `#!` line.
 pub(super) const SHELL: &str = "/bin/sh";
 
-/// Starts stages of one plan.
+/// Starts the stages of one plan.
 #[derive(Debug)]
 pub(super) struct Launcher {
     checked: Checked,
@@ -36,21 +36,21 @@ pub(super) struct Launcher {
     account: Option<Arc<LaunchAccount>>,
 }
 
-/// The namespaces that the programs of a run are started in.
+/// The confinement that the programs of a run are started in.
 #[derive(Debug, Default)]
 pub(super) struct RunConfinement {
     pub shield: Option<Arc<RunShield>>,
     pub sandbox: Option<(Arc<RunSandbox>, SandboxPlan)>,
-    /// The run has no namespaces: what it starts puts rules on itself.
+    /// Set if the run has no namespaces. Its programs restrict themselves instead.
     pub restricted: Option<Arc<RestrictedRun>>,
-    /// The run is carried out on another machine; what starts here is the client.
+    /// Set if the run executes on another machine. Only its client starts here.
     pub far: Option<Arc<FarSide>>,
-    /// Which programs a run on the host starts, where that is limited or logged.
+    /// Set if the programs that a run on the host starts are limited or logged.
     pub tree: Option<Arc<HostTree>>,
 }
 
 impl RunConfinement {
-    /// The path by which the run sees a file or directory of the host.
+    /// Returns the path by which the run sees a file or directory of the host.
     fn path_inside(&self, host_path: String) -> Result<String, StartError> {
         let Some((_, plan)) = &self.sandbox else {
             return Ok(host_path);
@@ -65,13 +65,13 @@ impl RunConfinement {
 pub(super) struct LaunchOrder<'a> {
     pub executable: &'a PinnedFile,
     pub argv: &'a [String],
-    /// For this program only.
+    /// Variables for this program only.
     pub env: &'a [(String, String)],
-    /// Must lead where they led when the command was judged.
+    /// Paths that must still lead where they led when the command was judged.
     pub paths: &'a [PinnedPath],
     pub cwd: &'a str,
     pub streams: &'a Streams,
-    /// First process of the same pipeline.
+    /// The first process of the same pipeline.
     pub leader: Option<Pid>,
 }
 
@@ -139,7 +139,7 @@ impl Launcher {
         let argv = || arguments(order.argv.iter().cloned());
         let by_path = || c_string(&path).map(ChildProgram::Path);
         let spawned = match opened.form {
-            // Never by path: what was checked is what runs, or nothing does.
+            // Never by path: either the checked file runs, or nothing does.
             Form::Native => attempt(self.native_program(opened)?, argv()?),
             Form::Script | Form::Binary => attempt(by_path()?, argv()?),
             Form::Text => match attempt(by_path()?, argv()?) {
@@ -160,8 +160,8 @@ impl Launcher {
         Ok(process)
     }
 
-    /// Starts the shell of a sandbox that shows another system than this one, by its path there. Only
-    /// for a run that has such a sandbox: elsewhere a path is never enough.
+    /// Starts the shell of a sandbox that shows another system than the host, by its path in there.
+    /// This is only for runs in such a sandbox: everywhere else, a path is not proof enough.
     pub fn launch_inside(
         &self,
         shell: &str,
@@ -181,7 +181,7 @@ impl Launcher {
         spawned.map_err(|error| failure(error, cwd, shell.to_owned()))
     }
 
-    /// All of a launch but the program.
+    /// Prepares everything of a launch except the program.
     fn prepared(
         &self,
         (cwd, streams): (&str, &Streams),
@@ -200,7 +200,8 @@ impl Launcher {
         })
     }
 
-    /// A native program by its descriptor; in a sandbox, by what that shows at the same path.
+    /// Returns a native program by its descriptor or, in a sandbox, by the file that the sandbox
+    /// shows at the same path.
     fn native_program(&self, opened: &Opened) -> Result<ChildProgram, StartError> {
         let file = Arc::clone(&opened.file);
         if self.confinement.sandbox.is_none() {
@@ -236,19 +237,19 @@ impl Launcher {
         }
     }
 
-    /// The directory of a command, as it was opened and checked.
+    /// Returns the directory of a command, as it was opened and checked.
     pub fn directory(&self, path: &str) -> Result<&Arc<OwnedFd>, StartError> {
         self.checked.directory(path).ok_or_else(|| {
             StartError::Invalid(format!("the working directory {path} is not in the plan"))
         })
     }
 
-    /// What `cd target` enters from the directory `from`.
+    /// Returns the directory that `cd target` enters from `from`.
     pub fn entered_directory(&self, from: &str, target: &str) -> Option<&Arc<OwnedFd>> {
         self.checked.entered_directory(from, target)
     }
 
-    /// Exactly what the plan says; nothing is inherited.
+    /// Builds exactly the environment that the plan says. Nothing is inherited.
     fn environment(&self, own: &[(String, String)]) -> Result<CStrings, StartError> {
         let mut all: BTreeMap<&str, &str> = BTreeMap::new();
         all.extend(
@@ -272,8 +273,8 @@ impl Launcher {
     }
 }
 
-/// What a client on this machine gets: its own variables, and the kind of terminal, which it asks for on the
-/// far side. The environment of the run is not its own.
+/// The environment of a client on this machine: its own variables, and the type of terminal, which
+/// it requests on the far side. The environment of the run does not apply to the client.
 fn client_environment(plan: &RunPlan) -> BTreeMap<String, String> {
     let ssh = plan.sandbox.as_ref().and_then(|own| own.ssh.as_ref());
     let mut env = ssh.map(|ssh| ssh.client_env.clone()).unwrap_or_default();
@@ -282,7 +283,7 @@ fn client_environment(plan: &RunPlan) -> BTreeMap<String, String> {
     env
 }
 
-/// A launch that has everything but its program.
+/// A launch that is complete except for its program.
 struct PreparedLaunch<'a> {
     launcher: &'a Launcher,
     cwd: Arc<OwnedFd>,
@@ -319,7 +320,7 @@ impl PreparedLaunch<'_> {
     }
 }
 
-/// Why a program that was asked for does not run.
+/// Translates the failure to spawn a requested program.
 fn failure(error: NotSpawned, cwd: &str, path: String) -> LaunchFailure {
     LaunchFailure::Error(match error {
         NotSpawned::Stopped => return LaunchFailure::Stopped,
@@ -334,7 +335,7 @@ fn failure(error: NotSpawned, cwd: &str, path: String) -> LaunchFailure {
     })
 }
 
-/// Where an opened directory is now. A shielded run opens it once more, inside its own view.
+/// Returns where an opened directory is now. A shielded run opens it again, inside its own view.
 fn present_path(directory: &OwnedFd, path: &str) -> String {
     let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
     let present = std::fs::read_link(link).ok();
@@ -342,7 +343,7 @@ fn present_path(directory: &OwnedFd, path: &str) -> String {
     present.unwrap_or_else(|| path.to_owned())
 }
 
-/// The exit status that shells give to a command that did not start.
+/// The exit status that shells report for a command that did not start.
 pub(super) fn exit_status(error: &StartError) -> i32 {
     let missing = match error {
         StartError::Drift(Drift::Gone(_)) => true,
@@ -352,7 +353,7 @@ pub(super) fn exit_status(error: &StartError) -> i32 {
     if missing { 127 } else { 126 }
 }
 
-/// Without the path, which stands in front of it already.
+/// Describes the error without its path, which the message already begins with.
 pub(super) fn reason(error: &StartError) -> String {
     match error {
         StartError::Execute { source, .. } => words(source),
@@ -360,7 +361,8 @@ pub(super) fn reason(error: &StartError) -> String {
     }
 }
 
-/// A script sees this as its `$0`: the name as written where that means the checked file.
+/// Returns the path that a script sees as its `$0`: the name as written, if that name leads to the
+/// checked file.
 fn path_as_called(order: LaunchOrder<'_>, opened: &Opened) -> String {
     let found = &opened.pinned.found;
     match order.argv.first() {

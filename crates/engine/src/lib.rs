@@ -1,4 +1,4 @@
-//! Start one plan, for real, and see it through to its end.
+//! The engine starts one plan and sees it through to its end.
 //!
 //! [`start`] is the only function that starts a process for a caller. It takes an [`OpenedPlan`],
 //! which is a [`RunPlan`](interlock_plan::RunPlan) with its files open, and an [`Authorization`]

@@ -1,26 +1,26 @@
-//! Where the output of a run goes.
+//! The receiver of a run's output.
 
 use crate::run::RunOutcome;
 use crate::tree::Leftover;
 
-/// Where the output of a run goes. Called from the run's own thread, in the order of each
-/// stream. While it takes its time, the run may have to wait to write, and neither time-outs nor
-/// `kill` come through: it must not block for long.
+/// Receives the output of a run. The run's own thread calls it, in the order of each stream. It
+/// must not block for long: meanwhile the run may have to wait to write, and neither the time limit
+/// nor `kill` takes effect.
 pub trait OutputSink: Send + Sync + 'static {
     fn output(&self, stream: StreamKind, bytes: &[u8]);
 
-    /// The run has ended, and all of its output was handed over.
+    /// The run has ended, and all of its output has been delivered.
     fn ended(&self, _outcome: &RunOutcome) {}
 
-    /// What it left behind is gone too, but for these.
+    /// Everything that the run left behind is gone too, except these processes.
     fn gone(&self, _survivors: &[Leftover]) {}
 }
 
-/// Where bytes of output came from.
+/// The stream that bytes of output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamKind {
     Stdout,
     Stderr,
-    /// Both, as one stream of a terminal.
+    /// Standard output and error, as the single stream of a terminal.
     Terminal,
 }

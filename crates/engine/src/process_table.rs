@@ -1,20 +1,21 @@
-//! The system's list of processes, from `/proc`.
+//! The system's list of processes, read from `/proc`.
 
 use std::fs;
 use std::io::Read as _;
 
 use rustix::process::Pid;
 
-/// As long as a command is shown.
+/// Length to which a command is shortened for display.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// One process, as far as belonging together goes.
+/// One process, with what is needed to tell which processes belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessRow {
     pub pid: i32,
     pub parent: i32,
     pub session: i32,
-    /// In clock ticks since the system started. A number together with this names one process.
+    /// The start time in clock ticks since the system started. Together with the number, it
+    /// identifies one process.
     pub started: u64,
     pub name: String,
     state: u8,
@@ -26,20 +27,21 @@ pub struct ProcessRow {
 const EXITING: u32 = 4;
 
 impl ProcessRow {
-    /// Ended, only not collected yet. The state is that of the first thread: a process whose first
-    /// thread has ended and whose other threads go on is as alive as any.
+    /// Whether the process has ended and only awaits collection. The state is that of the first
+    /// thread: a process whose first thread has ended is alive as long as other threads continue.
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 
-    /// It is ending or has ended, and executes no code of its program any more. Its descriptors may
-    /// still be open, and cannot be read.
+    /// Whether the process is ending or has ended, so that it executes no code of its program
+    /// anymore. Its descriptors may still be open, and cannot be read.
     pub fn is_ending(&self) -> bool {
         self.is_zombie() || (self.flags & EXITING != 0 && self.threads <= 1)
     }
 }
 
-/// All processes. Not one moment in time: what is moving while it is read may be missed.
+/// Reads all processes. This is no snapshot of one moment: a process that moves meanwhile may be
+/// missed.
 pub(crate) fn read() -> Vec<ProcessRow> {
     let Ok(directory) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -51,8 +53,9 @@ pub(crate) fn read() -> Vec<ProcessRow> {
         .collect()
 }
 
-/// The children of a process, ended or not, of all its threads. `None` where the kernel keeps no such
-/// lists. Each list is read at one moment: an empty one proves that there was no child then.
+/// Returns the children of all threads of a process, including ended ones. `None` if the kernel
+/// does not keep these lists. Each list is read at one moment, so an empty list proves that there
+/// was no child then.
 pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
     let mut found = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
@@ -63,22 +66,22 @@ pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
     Some(found)
 }
 
-/// Whether it lives and is the same process.
+/// Whether the process lives and is still the same process.
 pub(super) fn still_there(seen: &ProcessRow) -> bool {
     row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
 }
 
-/// Whether this number still means the process that started then, ended or not.
+/// Whether this number still belongs to the process that started then, running or ended.
 pub(crate) fn is_same(pid: i32, started: u64) -> bool {
     row(pid).is_some_and(|now| now.started == started)
 }
 
-/// Whether it is the leader of its session.
+/// Whether the process leads its session.
 pub(super) fn leads_session(pid: Pid) -> bool {
     row(pid.as_raw_pid()).is_some_and(|row| row.session == row.pid)
 }
 
-/// The arguments of a process, shortened; its name where it has none.
+/// Returns the arguments of a process, shortened, or its name if it has none.
 pub(super) fn command(row: &ProcessRow) -> String {
     let arguments = fs::read(format!("/proc/{}/cmdline", row.pid)).unwrap_or_default();
     let text = String::from_utf8_lossy(&arguments);
@@ -95,16 +98,17 @@ pub(super) fn command(row: &ProcessRow) -> String {
         .collect()
 }
 
-/// One process; its parent is 0 where that is not to be seen from here.
+/// Reads one process. Its parent is 0 if the parent is not visible from here.
 pub fn row(pid: i32) -> Option<ProcessRow> {
-    // Never longer: some fifty numbers and a short name. One read gives all of it.
+    // The line is never longer: some fifty numbers and a short name. One read returns all of it.
     let mut buffer = [0; 2048];
     let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
     let length = file.read(&mut buffer).ok()?;
     parse(pid, &String::from_utf8_lossy(buffer.get(..length)?))
 }
 
-/// `pid (name) state parent group session …`, where the name may hold anything, parentheses too.
+/// Parses `pid (name) state parent group session …`. The name may contain anything, even
+/// parentheses.
 fn parse(pid: i32, stat: &str) -> Option<ProcessRow> {
     const FLAGS: usize = 6;
     const THREADS: usize = 17;

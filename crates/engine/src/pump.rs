@@ -1,5 +1,5 @@
-//! One thread per run: reads its output, feeds its input, keeps its time, notices its end, and
-//! ends its tree.
+//! The pump, one thread per run, reads the run's output, feeds its input, enforces its time limit,
+//! notices its end and ends its tree.
 //!
 //! A run ends when its process ends, not when the last holder of its pipes does.
 
@@ -21,27 +21,28 @@ use super::warm;
 use super::{Exit, ForcedEnd, Leftovers, OutputSink, Settings, StreamKind, Usage};
 use crate::sandbox::{FarSide, HostTree, RunSandbox};
 
-/// More than a pipe holds, so that a full one is emptied at once.
+/// Size of the read buffer: more than a pipe holds, so that one read empties a full pipe.
 const BUFFER: usize = 128 * 1024;
 
-/// What a pipe holds at first. One that is found full gets more room: then writer and reader take
-/// turns less often. Not much wider: what is in it should still be in the processor's cache.
+/// Capacity that a pipe starts with. A pipe that is found full is widened, so that writer and
+/// reader take turns less often. It is not widened much further, because its content should still
+/// be in the processor's cache when it is read.
 const PIPE: usize = 64 * 1024;
 const WIDE_PIPE: usize = 256 * 1024;
 
-/// How often a dedicated process looks for what was left to it and has ended.
+/// How often a dedicated process collects ended processes that it has adopted.
 const COLLECT_EVERY: Duration = Duration::from_secs(1);
 
-/// Until it is looked again for what is there and was not seen.
+/// Pause before looking again for processes that exist but did not show in the process table.
 const UNSEEN_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) struct Pump {
     pub shared: Arc<RunShared>,
     pub sink: Arc<dyn OutputSink>,
-    /// What may still bring output.
+    /// Pipes or terminals that may still deliver output.
     pub outputs: Vec<Output>,
     pub input: Option<Arc<OwnedFd>>,
-    /// The run's side of its terminal, held so that the terminal outlives a moment in which no
+    /// The run's side of its terminal. It is held so that the terminal survives moments in which no
     /// process has it open.
     pub slave: Option<Arc<OwnedFd>>,
     pub settings: Settings,
@@ -49,31 +50,31 @@ pub(super) struct Pump {
     pub far: Option<Arc<FarSide>>,
     pub tree: Option<Arc<HostTree>>,
     pub time_limit: Option<Duration>,
-    /// When it last looked for what was left to this process and has ended.
+    /// When adopted processes that have ended were last collected.
     pub collected: Instant,
 }
 
-/// What has to end for the run to end.
+/// The part of the run that must end for the run to end.
 pub(super) enum Main {
     Process(StartedProcess),
-    /// The conductor, which reports by an order.
+    /// The conductor, which reports its end by an order.
     Conducted,
 }
 
 pub(super) struct Output {
     kind: StreamKind,
     descriptor: Arc<OwnedFd>,
-    /// Bytes that were there when the run ended.
+    /// Number of bytes that were in the pipe when the run ended.
     owed: u64,
     is_wide: bool,
 }
 
-/// The tree is being ended.
+/// State of a tree that is being ended.
 struct TreeEnd {
     ending: TreeEnding,
     why: Why,
     next_step: Instant,
-    /// Nothing more is to be done: no process is left, or what is left cannot be ended.
+    /// Nothing is left to do: either no process is left, or the rest cannot be ended.
     over: bool,
 }
 
@@ -95,8 +96,8 @@ impl Output {
 }
 
 impl Pump {
-    /// Starts the thread, which waits for the message that names what to wait for. If the other end
-    /// is dropped instead, nothing was started and the thread ends silently.
+    /// Starts the thread, which waits for the message that names what the run consists of. If the
+    /// sender is dropped instead, nothing was started and the thread ends silently.
     pub fn start(self) -> io::Result<Sender<Main>> {
         let (sender, receiver) = channel();
         warm::run_in_thread("run", move || {
@@ -117,7 +118,8 @@ impl Pump {
         self.shared.orders().input_is_closed = true;
         self.input = None;
         let mut leftovers = tree::name(&self.shared.registry.members());
-        // The client is gone by now; what it was the client of may not be. The run ends when that does.
+        // The client has ended by now, but the processes that it controlled may not have. The run
+        // ends when they do.
         let far = self.far.take();
         leftovers.extend(far.and_then(|far| far.end()));
         let outcome = RunOutcome {
@@ -141,7 +143,8 @@ impl Pump {
         self.shared.publish_survivors(survivors);
     }
 
-    /// Until the main process has ended and, where the tree is to be ended, the tree is gone.
+    /// Works until the main process has ended and, if the tree is to be ended, until the tree is
+    /// gone.
     fn until_end(&mut self, main: Main, began: Instant, buffer: &mut [u8]) -> (RunStatus, Usage) {
         let mut main = Some(main);
         let mut deadline = self.time_limit.and_then(|limit| began.checked_add(limit));
@@ -184,7 +187,7 @@ impl Pump {
                     return (status(result, Some(end.why)), usage);
                 }
                 (Some(end), None) if end.over && end.next_step <= Instant::now() => {
-                    // It cannot be ended, and is named among what is left.
+                    // The process cannot be ended, and is reported among the leftovers.
                     if let Some(Main::Process(process)) = &main {
                         self.shared.registry.disown(process.pid);
                     }
@@ -216,8 +219,8 @@ impl Pump {
         }
         match self.end_step(&mut end.ending) {
             TreeProgress::Wait(pause) => end.next_step = now + pause,
-            // The waiter for the last process needs a moment to see that it has gone. The look may
-            // have taken longer than that.
+            // The thread that waits for the last process needs a moment to see that it has ended.
+            // Reading the process table may have taken longer than that.
             TreeProgress::Gone => {
                 end.over = true;
                 end.next_step = Instant::now() + Duration::from_secs(1);
@@ -229,8 +232,8 @@ impl Pump {
         }
     }
 
-    /// One step towards the end of the tree. Where force is needed and there is a way to end all in
-    /// one step, that goes first: then nothing can get away by forking.
+    /// Takes one step towards the end of the tree. If force is needed and everything can be ended
+    /// in one step, that is done first: then no process can escape by forking.
     fn end_step(&self, ending: &mut TreeEnding) -> TreeProgress {
         let members = self.shared.registry.members();
         if !members.is_empty() {
@@ -239,7 +242,7 @@ impl Pump {
         ending.step(members)
     }
 
-    /// Ends all in one step, if it is time for force and there is a way to.
+    /// Ends everything in one step, if it is time for force and there is a way to do it.
     fn force(&self, ending: &TreeEnding) {
         if ending.is_forced()
             && let Some(ForcedEnd(end)) = &self.settings.forced_end
@@ -248,7 +251,7 @@ impl Pump {
         }
     }
 
-    /// How the main process or the line ended, if it has.
+    /// Returns how the main process or the line ended, if it has ended.
     fn ended(&self, main: Option<&Main>) -> Option<(Result<Exit, LineStop>, Usage)> {
         match main? {
             Main::Process(process) => {
@@ -266,11 +269,11 @@ impl Pump {
         }
     }
 
-    /// Waits for anything to happen, at most until `until`, and moves bytes.
+    /// Waits until something happens, but not longer than `until`, and moves bytes.
     fn poll(&mut self, main: Option<&Main>, until: Option<Instant>, buffer: &mut [u8]) {
         let mut pause = until.map(|until| until.saturating_duration_since(Instant::now()));
         if self.shared.registry.is_dedicated() {
-            // Not each time: it may have to look at all processes of the system.
+            // This is not done in every round, because it may have to read the whole process table.
             if self.collected.elapsed() >= COLLECT_EVERY {
                 self.collected = Instant::now();
                 self.shared.registry.collect_adopted();
@@ -300,7 +303,7 @@ impl Pump {
         self.feed();
     }
 
-    /// Reads once from every output that is ready, and forgets those that are at their end.
+    /// Reads once from every output that is ready, and drops outputs that have reached their end.
     fn read(&mut self, ready: &[bool], buffer: &mut [u8], destination: StreamDestination) {
         let mut index = 0;
         self.outputs.retain_mut(|output| {
@@ -310,12 +313,13 @@ impl Pump {
                 return true;
             }
             match rustix::io::read(&*output.descriptor, &mut *buffer) {
-                // A terminal that no process has open gives an error in place of an end.
+                // A terminal that no process has open reports an error instead of end of file.
                 Ok(0) | Err(Errno::IO) => false,
                 Ok(length) => {
                     if length >= PIPE && !output.is_wide {
                         output.is_wide = true;
-                        // A terminal has no such size, and a user may have had enough.
+                        // Terminals have no capacity to set, and a pipe's user may have reached
+                        // their limit.
                         let _ = rustix::pipe::fcntl_setpipe_size(&*output.descriptor, WIDE_PIPE);
                     }
                     output.owed = output.owed.saturating_sub(length as u64);
@@ -331,7 +335,7 @@ impl Pump {
         });
     }
 
-    /// Writes as much waiting input as the run takes.
+    /// Writes as much of the waiting input as the run accepts.
     fn feed(&mut self) {
         let mut orders = self.shared.orders();
         while let Some(input) = &self.input {
@@ -358,8 +362,8 @@ impl Pump {
         }
     }
 
-    /// After the end: what is in the pipes is read in any case, what other holders still write
-    /// only for a fixed time.
+    /// Reads the remaining output after the end. Bytes that are already in the pipes are always
+    /// read; what other holders of the pipes still write is read only for a fixed time.
     fn drain(&mut self, buffer: &mut [u8]) {
         let until = Instant::now() + self.settings.drain;
         for output in &mut self.outputs {
@@ -386,9 +390,9 @@ impl Pump {
         }
     }
 
-    /// Sees to what the run left behind. Returns what stays.
+    /// Handles what the run left behind, and returns the processes that stay.
     fn after_end(&mut self, leftovers: Vec<Leftover>, buffer: &mut [u8]) -> Vec<Leftover> {
-        // Nothing of a sandbox outlives its run, whatever else is left alone.
+        // Nothing in a sandbox outlives its run, even if other leftovers are left alone.
         if let Some(sandbox) = self.sandbox.take() {
             self.shared.registry.stop();
             sandbox.end();
@@ -415,7 +419,7 @@ impl Pump {
                 TreeProgress::Gone if ending.is_given_up() => {
                     return tree::name(&self.shared.registry.children());
                 }
-                // A process moves while the table is read, or was not collected yet.
+                // A process moved while the table was read, or has not been collected yet.
                 TreeProgress::Gone => {
                     self.force(&ending);
                     UNSEEN_PAUSE
@@ -430,7 +434,7 @@ impl Pump {
         }
     }
 
-    /// Reads and drops, so that a daemon that is left alone can go on writing.
+    /// Reads and discards output, so that a daemon that is left alone can continue to write.
     fn discard(&mut self, buffer: &mut [u8]) {
         let shared = Arc::clone(&self.shared);
         let mut polled: Vec<PollFd<'_>> = self
@@ -465,7 +469,7 @@ fn status(result: Result<Exit, LineStop>, end: Option<Why>) -> RunStatus {
     }
 }
 
-/// Waits, at most for `pause`. Being interrupted is as good as waking.
+/// Waits for `pause` at most. An interrupted wait counts as a wake-up.
 fn wait(polled: &mut [PollFd<'_>], pause: Option<Duration>) {
     let pause = pause.map(|pause| Timespec {
         tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),

@@ -1,14 +1,14 @@
-//! Only for tests, and in no program that is shipped: stops a start between its checks and the
-//! process, so that a test can swap what was checked at the worst moment.
+//! For tests only, and in no shipped program: pauses a start between its checks and the process, so
+//! that a test can swap a checked file at the worst moment.
 
 use std::cell::RefCell;
 
-/// Where a start stands still.
+/// The points at which a start pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// All files and the working directory were opened and compared with the plan.
+    /// All files and the working directory have been opened and compared with the plan.
     FilesAreOpen,
-    /// The last check before the process of a command is over.
+    /// The last check before the process of a command has passed.
     LastCheckIsOver,
 }
 
@@ -18,13 +18,13 @@ thread_local! {
     static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
-/// From now on called by every start in this thread. A line of several commands is started by a
-/// thread of its own, which is not stopped.
+/// Sets a hook that every start in this thread calls from now on. A line of several commands is
+/// started by a thread of its own, which does not call the hook.
 pub fn set(hook: impl FnMut(Moment) + 'static) {
     HOOK.set(Some(Box::new(hook)));
 }
 
-/// Starts in this thread stand still no more.
+/// Removes the hook from this thread.
 pub fn clear() {
     HOOK.set(None);
 }

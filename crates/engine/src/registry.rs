@@ -1,5 +1,5 @@
-//! The processes of one run: who starts one, who signals them and who collects them agree here,
-//! so that no number is ever used after it was given back to the system.
+//! The processes of one run. Whatever starts, signals or collects a process does so here, under one
+//! lock, so that no process number is used after it was given back to the system.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,13 +22,14 @@ pub(super) struct Registry {
 
 #[derive(Debug, Default)]
 struct RegistryState {
-    /// Started and not collected. While a stage is here, its number is its own.
+    /// Stages that were started and not collected. While a stage is listed here, its number cannot
+    /// belong to another process.
     stages: Vec<Pid>,
-    /// Sessions of collected stages that still had members. Unused where dedicated.
+    /// Sessions of collected stages that still had members. Not used if the process is dedicated.
     sessions: Vec<Pid>,
-    /// Nothing more is started.
+    /// Nothing more may be started.
     stopped: bool,
-    /// The signal that was last asked for, and that therefore ends the line, not one command.
+    /// The last signal that was requested. It ends the whole line, not just one command.
     requested: Option<Signal>,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct StartedProcess {
     pub descriptor: OwnedFd,
 }
 
-/// Why nothing was started.
+/// Why no process was started.
 #[derive(Debug)]
 pub(super) enum NotSpawned {
     /// The run is being ended.
@@ -101,23 +102,25 @@ impl Registry {
     /// Collects a stage that has ended.
     pub fn collect(&self, pid: Pid) -> (Exit, Usage) {
         let mut state = self.lock();
-        // The process is a child of this one and only this thread collects it: this cannot fail.
+        // The process is a child of this one, and only this thread collects it, so this cannot
+        // fail.
         let ended = unsafe_spawn::reap(pid).unwrap_or((Exit::Code(255), Usage::default()));
         state.stages.retain(|stage| *stage != pid);
-        // A stage leads its own session. `kill` with no signal says whether any process is left in
-        // its group; if the number was given away already, the process table shows it.
+        // A stage leads its own session. `kill` without a signal reports whether any process is
+        // left in its group. If the number already belongs to another process, the process table
+        // shows that.
         if !self.dedicated && rustix::process::test_kill_process_group(pid).is_ok() {
             state.sessions.push(pid);
         }
         ended
     }
 
-    /// No thread waits for this stage any more: it is collected with what was left to this process.
+    /// Stops waiting for this stage. It is collected later, together with adopted processes.
     pub fn disown(&self, pid: Pid) {
         self.lock().stages.retain(|stage| *stage != pid);
     }
 
-    /// From now on nothing more is started.
+    /// Lets nothing more start from now on.
     pub fn stop(&self) {
         self.lock().stopped = true;
     }
@@ -126,7 +129,7 @@ impl Registry {
         self.lock().stopped
     }
 
-    /// All processes of the run that live.
+    /// Returns all living processes of the run.
     pub fn members(&self) -> Vec<ProcessRow> {
         let state = self.lock();
         if self.dedicated {
@@ -147,13 +150,13 @@ impl Registry {
         }
     }
 
-    /// Whether nothing is left for sure: the table of processes, which [`Self::members`] reads,
-    /// may not show all. In a process with several runs it is all that there is.
+    /// Whether certainly nothing is left. The process table, which [`Self::members`] reads, may not
+    /// show every process; in a process with several runs, it is the only source.
     pub fn is_empty(&self) -> bool {
         !self.dedicated || tree::has_nothing_left()
     }
 
-    /// All that a dedicated process still has, the ended ones included.
+    /// Returns all children that a dedicated process still has, including ended ones.
     pub fn children(&self) -> Vec<ProcessRow> {
         if self.dedicated {
             tree::children()
@@ -162,14 +165,14 @@ impl Registry {
         }
     }
 
-    /// Collects what was left to this process by descendants that are gone.
+    /// Collects ended descendants that this process has adopted.
     pub fn collect_adopted(&self) {
         if self.dedicated {
             tree::collect_adopted(&self.lock().stages);
         }
     }
 
-    /// Signals the groups of all running stages.
+    /// Sends the signal to the groups of all running stages.
     pub fn signal(&self, signal: Signal) {
         let mut state = self.lock();
         state.requested = Some(signal);
@@ -178,7 +181,7 @@ impl Registry {
         }
     }
 
-    /// Notes a signal that was sent to the terminal's foreground group.
+    /// Records a signal that was sent to the terminal's foreground group.
     pub fn note_signal(&self, signal: Signal) {
         self.lock().requested = Some(signal);
     }

@@ -1,4 +1,4 @@
-//! A run as its owner sees it: write to it, end it, wait for it.
+//! A run as its owner sees it: something to write to, to end and to wait for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,13 +19,13 @@ use super::sandbox::RunSpace;
 use super::streams;
 use super::tree::Leftover;
 
-/// Input that waits to be read. More than this at once is refused, not waited for.
+/// Most bytes of input that may wait to be read by the run. More than this is refused at once.
 const MAX_WAITING_INPUT: usize = 8 * 1024 * 1024;
 
-/// End of file, typed at a terminal in its usual mode.
+/// The key that signals end of file at a terminal in its usual mode.
 const END_OF_FILE_KEY: u8 = 0x04;
 
-/// A started run. It goes on whether or not this value is kept.
+/// A started run. It continues even if this value is dropped.
 #[derive(Debug)]
 pub struct Run {
     pub(super) shared: Arc<RunShared>,
@@ -40,28 +40,29 @@ pub struct Run {
 pub struct RunOutcome {
     pub status: RunStatus,
     pub duration: Duration,
-    /// What it left behind, as seen at its end.
+    /// The processes that the run left behind, as seen at its end.
     pub leftovers: Vec<Leftover>,
     pub usage: Usage,
-    /// A sandboxed run started as many processes as it may have at one time: it may have reached that limit.
+    /// The sandboxed run once had as many processes as it is allowed to have, so it may have failed
+    /// to start more.
     #[serde(default)]
     pub may_lack_processes: bool,
-    /// The programs that it started, where its sandbox logs them.
+    /// The programs that the run started, if its sandbox logs them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<StartedPrograms>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunStatus {
-    /// By itself. In a line of several commands, one that was ended by a signal counts 128 and
-    /// the signal, as in shells.
+    /// The run ended by itself. In a line of several commands, a command that was ended by a signal
+    /// counts as exit status 128 plus the signal, as in shells.
     Exited(i32),
     Signaled(i32),
-    /// Ended because its time was over.
+    /// The run was ended because its time limit was reached.
     TimedOut,
 }
 
-/// Why input was not taken.
+/// Why input was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RunInputError {
     #[error("the run does not read input, or no longer does")]
@@ -75,11 +76,11 @@ pub enum RunInputError {
 #[error("{} of its processes could not be ended", .0.len())]
 pub struct StillThere(pub Vec<Leftover>);
 
-/// What the owner of a run, its pump and its conductor share.
+/// State that the owner of a run, its pump and its conductor share.
 #[derive(Debug)]
 pub(super) struct RunShared {
     pub registry: Arc<Registry>,
-    /// Wakes the pump.
+    /// An eventfd that wakes the pump.
     wake: OwnedFd,
     terminal: Option<Arc<OwnedFd>>,
     orders: Mutex<Orders>,
@@ -87,28 +88,28 @@ pub(super) struct RunShared {
     changed: Condvar,
 }
 
-/// From the owner and the conductor to the pump.
+/// Orders from the owner and the conductor to the pump.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub input: VecDeque<u8>,
     pub close_input: bool,
     pub input_is_closed: bool,
-    /// End the tree, beginning with this signal.
+    /// The pump is to end the tree, beginning with this signal.
     pub end: Option<Signal>,
-    /// The conductor came to the end of the line.
+    /// The conductor has finished the line, with this result.
     pub conducted: Option<Result<(i32, Usage), LineStop>>,
 }
 
-/// From the pump to the owner.
+/// What the pump reports to the owner.
 #[derive(Debug, Default)]
 struct RunReport {
     outcome: Option<RunOutcome>,
-    /// The tree is gone, or what is left of it will stay.
+    /// Set once the tree is gone, or once it is known which processes of it will stay.
     survivors: Option<Vec<Leftover>>,
 }
 
 impl Run {
-    /// The first process; a line that begins with one of our own commands has none.
+    /// The first process. A line that begins with a builtin has none.
     pub fn pid(&self) -> Option<i32> {
         self.pid.map(Pid::as_raw_pid)
     }
@@ -118,13 +119,13 @@ impl Run {
         self.space.clone()
     }
 
-    /// Every program was executed from the descriptor that was checked. Else one was opened again
-    /// by path, by the kernel or by its interpreter.
+    /// Whether every program was executed from the descriptor that was checked. Otherwise the
+    /// kernel or an interpreter opened a program again by path.
     pub fn is_race_free(&self) -> bool {
         self.race_free
     }
 
-    /// The inode of the pipe that input of the run goes through, if it has one.
+    /// The inode of the pipe that carries the run's input, if it has one.
     pub fn input_pipe(&self) -> Option<u64> {
         self.input_pipe
     }
@@ -140,12 +141,12 @@ impl Run {
         }
     }
 
-    /// How the run ended, if it has.
+    /// How the run ended, if it has ended.
     pub fn outcome(&self) -> Option<RunOutcome> {
         self.shared.report().outcome.clone()
     }
 
-    /// Waits until what the run left behind is gone too, or is known to stay.
+    /// Waits until everything that the run left behind is gone too, or is known to stay.
     pub fn wait_until_gone(&self) -> Result<(), StillThere> {
         let mut report = self.shared.report();
         loop {
@@ -157,8 +158,8 @@ impl Run {
         }
     }
 
-    /// TERM and KILL end the whole tree, and this returns when it is gone: after TERM and the
-    /// grace period comes KILL. Any other signal goes to what runs in the foreground.
+    /// Ends the whole tree on TERM and KILL, and returns when it is gone: TERM is followed by KILL
+    /// after the grace period. Any other signal goes to the foreground processes.
     pub fn kill(&self, signal: Signal) -> Result<(), StillThere> {
         if signal == Signal::TERM || signal == Signal::KILL {
             self.shared.order(|orders| orders.end = Some(signal));
@@ -177,12 +178,14 @@ impl Run {
         Ok(())
     }
 
-    /// As [`Self::kill`] with TERM or KILL, and returns at once. For what the pump itself calls.
+    /// Requests the same end as [`Self::kill`] with TERM or KILL, but returns at once, so that code
+    /// which the pump itself calls can use it.
     pub fn request_end(&self, signal: Signal) {
         self.shared.order(|orders| orders.end = Some(signal));
     }
 
-    /// Hands input over, all of it or none. Never waits: it is written as the run reads it.
+    /// Queues input for the run, either all of it or none. This never waits: the pump writes the
+    /// input as the run reads it.
     pub fn write_stdin(&self, bytes: &[u8]) -> Result<(), RunInputError> {
         self.shared.order(|orders| {
             if orders.input_is_closed || orders.close_input {
@@ -196,7 +199,8 @@ impl Run {
         })
     }
 
-    /// Ends the input behind what was written. At a terminal, presses the key for that.
+    /// Closes the input once everything queued has been written. At a terminal, this presses the
+    /// end-of-file key.
     pub fn close_stdin(&self) -> Result<(), RunInputError> {
         if self.shared.terminal.is_some() {
             return self.write_stdin(&[END_OF_FILE_KEY]);
@@ -210,7 +214,7 @@ impl Run {
         })
     }
 
-    /// Gives the terminal another size. Without one, nothing happens.
+    /// Resizes the terminal. A run without a terminal is not affected.
     pub fn resize(&self, size: PtySize) -> std::io::Result<()> {
         match &self.shared.terminal {
             Some(terminal) => streams::set_size(terminal, size),
@@ -237,7 +241,7 @@ impl RunShared {
     /// Gives an order and wakes the pump.
     pub fn order<T>(&self, give: impl FnOnce(&mut Orders) -> T) -> T {
         let result = give(&mut self.orders());
-        // Fails only when the counter is full, and then the pump is awake.
+        // The write fails only if the counter is full, in which case the pump is already awake.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         result
     }

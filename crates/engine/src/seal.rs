@@ -1,11 +1,11 @@
-//! Files that a program opens by path after they were checked: which of them could be exchanged by
-//! then, and which can be protected.
+//! Files that a program opens by path after they were checked: finds which of them could be
+//! exchanged in the meantime, and protects those that can be protected.
 //!
-//! Where only root could change which file a path leads to, but other accounts could change its
-//! content, the run sees a snapshot of the approved content in its place. Where another account
-//! could change the path, a snapshot would hold nothing: a rename of another file over the path
-//! takes the snapshot away together with the file that it covers. Such a run is not race-free, and
-//! gets no snapshot.
+//! If only root could change which file a path leads to, but other accounts could change the file's
+//! content, the run sees a snapshot of the approved content instead. If another account could
+//! change the path, a snapshot would not hold: renaming another file over the path removes the
+//! snapshot together with the file that it covers. Such a run is not race-free, and gets no
+//! snapshot.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -26,28 +26,29 @@ use super::launcher::SHELL;
 use super::unsafe_spawn::namespace::{FileSnapshot, MOST_FILES, Namespace};
 use crate::shield::RunShield;
 
-/// A script is read as a whole to be sealed. Larger ones are not.
+/// Largest script that is sealed, which requires reading it as a whole.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// An approver reads no more of them.
+/// Most risks that are listed. An approver reads no more of them.
 const MOST_RISKS: usize = 16;
 
-/// What a plan leaves to be opened by path.
+/// The files that a plan leaves to be opened by path.
 #[derive(Debug, Default)]
 pub(super) struct ByPath<'a> {
-    /// Could change in their content only.
+    /// Files of which only the content could change.
     exposed: Vec<&'a PinnedFile>,
-    /// Could become another file.
+    /// Files whose path could come to lead to another file.
     risks: Vec<RaceRisk>,
-    /// The run has another user than this process, or a view of its own: there are no snapshots for it.
+    /// The run has another user than this process, or a view of its own, so it can have no
+    /// snapshots.
     has_other_user: bool,
 }
 
-/// What came of it.
+/// The result of sealing.
 #[derive(Debug, Default)]
 pub(super) struct SealedFiles {
     pub view: Option<Arc<Namespace>>,
-    /// The files that could still be another one when they are opened.
+    /// The files that could be exchanged before they are opened.
     pub risks: Vec<RaceRisk>,
 }
 
@@ -56,13 +57,13 @@ pub(super) struct SealedFiles {
 pub(super) struct Execution<'a> {
     pub pinned: &'a PinnedFile,
     pub form: Form,
-    /// No process can write to it between the last check and its start.
+    /// No process can write to the file between the last check and its start.
     pub keeps_content: bool,
 }
 
-/// Whether a run of this plan will be race-free, as far as that is known before it starts. The
-/// approver sees it before deciding. The start refuses a run that was shown as race-free and is
-/// not.
+/// Predicts whether a run of this plan will be race-free, as far as that is known before it starts.
+/// The approver sees the prediction before deciding. The start refuses a run that was shown as
+/// race-free and is not.
 pub fn race_freedom(plan: &RunPlan) -> RaceFreedom {
     let mut executions = Vec::new();
     let mut unreadable = Vec::new();
@@ -83,7 +84,7 @@ pub fn race_freedom(plan: &RunPlan) -> RaceFreedom {
     RaceFreedom::from_risks(by_path.risks)
 }
 
-/// Whether this user can have namespaces, in which snapshots stand in for files.
+/// Whether this user can have the namespaces in which snapshots stand in for files.
 static HAS_NAMESPACES: LazyLock<bool> = LazyLock::new(|| Namespace::make(&[], None).is_ok());
 
 impl<'a> ByPath<'a> {
@@ -104,7 +105,7 @@ impl<'a> ByPath<'a> {
             by_path.add(pinned, BoundRole::Program);
         }
         if !matches!(plan.program, PlanProgram::Direct { .. }) {
-            // The shell enters them by their path.
+            // The shell enters these directories by their path.
             for directory in &plan.directories {
                 if Exposure::of_file(&directory.requested) != Exposure::None {
                     by_path.leave_open(&directory.requested, RaceCause::PathCanChange);
@@ -161,14 +162,15 @@ impl<'a> ByPath<'a> {
         self.exposed.is_empty() || can_seal
     }
 
-    /// No snapshot can stand in for what is exposed.
+    /// Turns exposed files into risks, because no snapshot can stand in for them.
     fn expose_content(&mut self) {
         for pinned in std::mem::take(&mut self.exposed) {
             self.leave_open(&pinned.canonical, RaceCause::ContentCanChange);
         }
     }
 
-    /// Seals what is exposed, if nothing else is left open: half of a promise is none.
+    /// Seals the exposed files, unless other risks remain: sealing only some files would not make
+    /// the run race-free.
     pub fn seal(mut self, shield: Option<&RunShield>) -> Result<SealedFiles, StartError> {
         if !self.risks.is_empty() || self.exposed.is_empty() {
             return Ok(SealedFiles {
@@ -190,7 +192,7 @@ impl<'a> ByPath<'a> {
                 Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {
                     return Err(Drift::Replaced(first).into());
                 }
-                // No user namespaces here, or none left.
+                // User namespaces are not available here, or their number is exhausted.
                 Err(_) => {}
             }
         }
@@ -203,7 +205,7 @@ impl<'a> ByPath<'a> {
 }
 
 impl<'a> Execution<'a> {
-    /// As the start will find it, without reading its content.
+    /// Describes the execution as the start will find it, without reading the file's content.
     fn expected(pinned: &'a PinnedFile) -> Option<Self> {
         let (form, keeps_content) = Opened::outlook(pinned).ok()?;
         Some(Self {
@@ -213,8 +215,8 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// A native program runs from its descriptor. A script has to be among the bound files, as its
-    /// interpreter then is.
+    /// Why the file could be exchanged, if it could. A native program runs from its descriptor. A
+    /// script must be among the bound files, because its interpreter opens it by path.
     fn cause_of_race(&self, plan: &RunPlan) -> Option<RaceCause> {
         let canonical = &self.pinned.canonical;
         let is_bound = || {
@@ -233,7 +235,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Reads a file once, and compares exactly what was read with the plan.
+/// Reads a file once, and compares exactly the bytes that it read with the plan.
 fn snapshot(pinned: &PinnedFile) -> Result<FileSnapshot, StartError> {
     let path = pinned.canonical.as_str();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -266,8 +268,8 @@ fn snapshot(pinned: &PinnedFile) -> Result<FileSnapshot, StartError> {
     })
 }
 
-/// The snapshot belongs to the running user, who could read the file, and execute it if any user
-/// could: that was checked.
+/// Returns the mode of the snapshot. The snapshot belongs to the running user, who could read the
+/// file, and could execute it if any user could; both were checked.
 fn snapshot_mode(mode: u32) -> u32 {
     let execute = if mode & 0o111 == 0 { 0 } else { 0o100 };
     mode & 0o777 | 0o400 | execute

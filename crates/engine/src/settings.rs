@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How runs are carried out; nothing here says what runs.
+/// How runs are carried out. No setting affects what runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// How long output is still read for other holders of the pipes after the end of the run.
-    /// What was in the pipes by then is read in any case.
+    /// How long the output of other holders of the pipes is still read after the end of the run.
+    /// Output that is in the pipes by then is always read.
     pub drain: Duration,
     pub leftovers: Leftovers,
-    /// Soft limit of open files in the run, where this process raised its own.
+    /// Soft limit of open files for the run, if this process raised its own limit.
     pub open_files: Option<u64>,
-    /// When memory runs out, the run's processes are to be ended before this one.
+    /// If memory runs out, the kernel should end the run's processes before this one.
     pub first_without_memory: bool,
-    /// Ends all processes of the run in one step, where there is a way to; asked when SIGTERM did
-    /// not help.
+    /// Ends all processes of the run in one step, if that is possible. This is called if SIGTERM
+    /// did not help.
     pub forced_end: Option<ForcedEnd>,
-    /// Refuse a plan with a file that the kernel or an interpreter opens again by its path, such
-    /// as a script: between check and start it could become another one.
+    /// Whether to refuse a plan with a file that the kernel or an interpreter opens again by path,
+    /// such as a script, which could be exchanged between check and start.
     pub require_race_free: bool,
-    /// What the run is called in the records of who orders it. The layer of a sandbox has this name.
+    /// The ID under which the caller's records list the run. The layer of a sandbox has this name.
     pub run_id: Option<String>,
 }
 
@@ -61,12 +61,12 @@ impl PartialEq for ForcedEnd {
 
 impl Eq for ForcedEnd {}
 
-/// What becomes of processes that a run leaves behind.
+/// What happens to processes that a run leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Leftovers {
-    /// SIGTERM, grace, SIGKILL, after the outcome was reported.
+    /// They get SIGTERM and, after the grace period, SIGKILL, once the outcome was reported.
     End,
-    /// Left alone. Their output is read and dropped, so that they can go on writing.
+    /// They are left alone. Their output is read and discarded, so that they can continue to write.
     Keep,
 }

@@ -1,4 +1,4 @@
-//! The one function that starts a process for a caller, and the opened plan that it takes.
+//! The only function that starts a process for a caller, and the opened plan that it takes.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::tree;
 /// Starts a plan. There is no other function that starts a process for a caller.
 ///
 /// Nothing runs unless all of this holds: the authorization is for exactly this plan; the working
-/// directory and every pinned file were opened and found unchanged; where the settings say so,
-/// nothing is opened a second time; the first command could be executed. An error means that
+/// directory and every pinned file were opened and found unchanged; nothing is opened a second
+/// time, if the settings require that; the first command could be executed. An error means that
 /// nothing ran.
 pub fn start(
     OpenedPlan {
@@ -41,7 +41,7 @@ pub fn start(
     let (plan, checked) = (&plan, checked?);
     #[cfg(feature = "race-hook")]
     race_hook::reached(race_hook::Moment::FilesAreOpen);
-    // An approver who saw the run as race-free allowed only a race-free run.
+    // An approver who saw a race-free run has approved only a race-free run.
     let must_be_race_free =
         settings.require_race_free || plan.race_freedom == Some(RaceFreedom::RaceFree);
     if must_be_race_free && let Some(risk) = checked.race_risk() {
@@ -52,7 +52,7 @@ pub fn start(
         let _as_the_run = plan.assume_account()?;
         checked.check_directories_again()?;
     }
-    // What the plan says is what the run gets: no more and no less.
+    // The run gets exactly the shield and sandbox that the plan says, no more and no less.
     if plan.shield.is_shielded() != shield.is_some() {
         return Err(StartError::Shield(format!(
             "the plan says \"{}\", and the process of the run has {} namespaces for it",
@@ -78,7 +78,8 @@ pub fn start(
     started
 }
 
-/// Makes the sandbox that the plan says. Without one that it says, nothing runs.
+/// Makes the sandbox that the plan asks for. If the plan asks for one and it cannot be made,
+/// nothing runs.
 fn confine(
     plan: &RunPlan,
     (shield, scope, spare): (
@@ -137,12 +138,12 @@ fn confine(
     })
 }
 
-/// A plan whose files were opened and compared with it. It may be opened before it may run; how
-/// long before does not matter: each file is looked at once more right before it is executed.
+/// A plan whose files were opened and compared with it. It may be opened long before it may run,
+/// because each file is checked again right before it is executed.
 #[derive(Debug)]
 pub struct OpenedPlan {
     plan: RunPlan,
-    /// Only a caller with an authorization for the plan learns the result.
+    /// The result of the check, which only a caller with an authorization for the plan learns.
     checked: Result<Checked, StartError>,
     shield: Option<Arc<RunShield>>,
     scope: Option<ScopeNamespaces>,
@@ -150,12 +151,12 @@ pub struct OpenedPlan {
 }
 
 impl OpenedPlan {
-    /// Without a shield.
+    /// Opens a plan that runs without a shield.
     pub fn open(plan: RunPlan) -> Self {
         Self::open_in(plan, None)
     }
 
-    /// To be run in these namespaces.
+    /// Opens a plan that runs in these namespaces.
     pub fn open_in(plan: RunPlan, shield: Option<Arc<RunShield>>) -> Self {
         let checked = Checked::open(&plan, shield.as_deref());
         Self {
@@ -167,14 +168,14 @@ impl OpenedPlan {
         }
     }
 
-    /// A sandboxed run shares these with the other runs of its scope.
+    /// Sets the namespaces that a sandboxed run shares with the other runs of its scope.
     #[must_use]
     pub fn in_scope(mut self, scope: Option<ScopeNamespaces>) -> Self {
         self.scope = scope;
         self
     }
 
-    /// A sandbox that was made ahead. It is used where it is what the plan says.
+    /// Offers a sandbox that was made ahead. It is used only if it matches the plan.
     #[must_use]
     pub fn with_spare(mut self, spare: Option<SpareSandbox>) -> Self {
         self.spare = spare;

@@ -1,4 +1,5 @@
-//! Descriptors of a run: pipes, `/dev/null`, terminals, and which of them a stage reads and writes.
+//! The descriptors of a run: pipes, `/dev/null`, terminals, and the selection that a stage reads
+//! and writes.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -10,7 +11,7 @@ use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
-/// Standard input, output and error of a stage. All are above 2 and close on exec.
+/// Standard input, output and error of a stage. All descriptors are above 2 and close on exec.
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
     pub stdin: Arc<OwnedFd>,
@@ -44,7 +45,7 @@ impl Null {
 }
 
 impl Streams {
-    /// From left to right, each seeing what the ones before it did.
+    /// Applies the redirections from left to right. Each sees the effect of the previous ones.
     pub fn redirected(&self, redirections: &[PlanRedirection], null: &Null) -> Self {
         let mut streams = self.clone();
         for PlanRedirection { stream, target } in redirections {
@@ -69,21 +70,21 @@ impl Streams {
     }
 }
 
-/// A pipe: the end to read, the end to write.
+/// Makes a pipe, and returns the end to read from and the end to write to.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     Ok((above_standard(read)?, above_standard(write)?))
 }
 
-/// Makes reading and writing return at once. Only for the end that stays with the engine: all
-/// holders of the same end share the setting.
+/// Makes reads and writes return at once. This must be used only for the end that stays with the
+/// engine, because all holders of the same end share the setting.
 pub(super) fn set_nonblocking(descriptor: &OwnedFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(descriptor)?;
     rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
     Ok(())
 }
 
-/// A terminal: the engine's side, which is new if none is given, and the side of the run.
+/// Opens a terminal: the engine's side, which is new if none is given, and the run's side.
 pub(super) fn terminal(made: Option<OwnedFd>, size: PtySize) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let engine = match made {
@@ -92,10 +93,10 @@ pub(super) fn terminal(made: Option<OwnedFd>, size: PtySize) -> io::Result<(Owne
     };
     rustix::pty::grantpt(&engine)?;
     rustix::pty::unlockpt(&engine)?;
-    // By descriptor, not by name: there is no path that could lead elsewhere.
+    // The run's side is opened by descriptor, so that no path can lead elsewhere.
     let run = above_standard(rustix::pty::ioctl_tiocgptpeer(&engine, flags)?)?;
     let mut modes = rustix::termios::tcgetattr(&run)?;
-    // So that erasing in line mode removes a whole character.
+    // With this mode, erasing in line mode removes a whole character.
     modes.input_modes |= InputModes::IUTF8;
     rustix::termios::tcsetattr(&run, OptionalActions::Now, &modes)?;
     set_size(&engine, size)?;
@@ -114,8 +115,8 @@ pub(super) fn set_size(terminal: &OwnedFd, size: PtySize) -> io::Result<()> {
     Ok(())
 }
 
-/// Descriptors 0 to 2 may be free in this process. One that got such a number would be
-/// overwritten in the child while it is still needed.
+/// Moves a descriptor above 2. Descriptors 0 to 2 may be free in this process, and a descriptor
+/// with such a number would be overwritten in the child while it is still needed.
 pub(super) fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     if descriptor.as_raw_fd() > 2 {
         return Ok(descriptor);

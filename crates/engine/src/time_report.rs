@@ -1,4 +1,4 @@
-//! What the keyword `time` writes, digit for digit as bash does.
+//! The output of the keyword `time`, identical to that of bash.
 
 use std::time::Duration;
 

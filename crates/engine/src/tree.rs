@@ -1,10 +1,11 @@
 //! Which processes belong to a run, and how all of them are ended.
 //!
-//! In a process that is dedicated to one run, that is exactly its descendants: it is a subreaper,
-//! so that whatever a run starts, however it detaches itself, ends up below it; of a shielded run,
-//! below process 1 of its namespace, in the namespace of this process's runs. In a process that has
-//! several runs, a run's tree is what descends from its living stages or is in one of their
-//! sessions; a daemon that left both can no longer be distinguished from others there.
+//! In a process that is dedicated to one run, the run's tree is exactly the process's descendants.
+//! The process is a subreaper, so whatever the run starts ends up below it, however it detaches
+//! itself. The descendants of a shielded run end up below process 1 of its namespace, in the
+//! namespace of this process's runs. In a process that has several runs, a run's tree is whatever
+//! descends from its living stages or is in one of their sessions; a daemon that left both can no
+//! longer be distinguished from others there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,36 +30,37 @@ const TAKEN: u8 = 2;
 
 static PROCESS: AtomicU8 = AtomicU8::new(SHARED);
 
-/// Where this process's run is shielded, its orphans are given to process 1 of the agent's PID
-/// namespace, and are looked for there.
+/// The shield of this process's run, if it has one. The run's orphans go to process 1 of the
+/// agent's PID namespace and are looked for there.
 static SHIELD: Mutex<Option<Arc<RunShield>>> = Mutex::new(None);
 
-/// Process 1 of the sandbox of this process's run. It is a child of this process and not a part of the
-/// run; orphans of the run are below it. 0: there is none.
+/// Process 1 of the sandbox of this process's run, or 0 if there is none. It is a child of this
+/// process and not part of the run; orphans of the run are below it.
 static SANDBOX_INIT: AtomicI32 = AtomicI32::new(0);
 
-/// Time after SIGKILL until what is still there is given up and reported.
+/// Time after SIGKILL until remaining processes are given up and reported.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// How often the table of processes is read when it shows nothing although there is something.
+/// How often the process table is read again if it shows nothing although there is something.
 const LOOKS: usize = 3;
 
 /// A process of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
     pub pid: i32,
-    /// Its arguments, or its name where it has none.
+    /// The arguments of the process, or its name if it has none.
     pub command: String,
 }
 
-/// Dedicates the calling process to one run at a time: from now on every descendant
-/// that loses its parent becomes a child of this process, and all descendants are the run's. The
-/// process also becomes leader of a new session, which a terminal can belong to.
+/// Dedicates the calling process to one run at a time: from now on, every descendant that loses its
+/// parent becomes a child of this process, and all descendants belong to the run. The process also
+/// becomes the leader of a new session, which a terminal can belong to.
 ///
-/// Only for a process that has no other children and never will.
+/// Only a process that has no other children and never will may call this.
 pub fn dedicate_process() -> io::Result<()> {
     let me = rustix::process::getpid();
-    // Not asked for first: below another PID namespace's session the kernel names it as 0.
+    // `setsid` is tried before asking for the session, because below the session of another PID
+    // namespace the kernel reports the session as 0.
     if let Err(error) = rustix::process::setsid()
         && !process_table::leads_session(me)
     {
@@ -70,8 +72,9 @@ pub fn dedicate_process() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends every descendant of the calling process, which must be dedicated: SIGTERM, SIGKILL after
-/// `grace`. Returns when none is left, or what could not be ended.
+/// Ends every descendant of the calling process, which must be dedicated: first SIGTERM, then
+/// SIGKILL after `grace`. Returns once none is left, or returns the processes that could not be
+/// ended.
 pub fn end_descendants(grace: Duration) -> Vec<Leftover> {
     let mut ending = TreeEnding::new(Signal::TERM, grace);
     loop {
@@ -84,8 +87,8 @@ pub fn end_descendants(grace: Duration) -> Vec<Leftover> {
     }
 }
 
-/// Kills and collects every child of the calling process, and all below, except these children and
-/// what is below them. Says whether some were found; then ask again soon.
+/// Kills and collects every child of the calling process and everything below, except `kept` and
+/// their descendants. Returns whether it found any; if so, the caller should look again soon.
 pub fn kill_children_except(kept: &[Pid]) -> bool {
     let me = rustix::process::getpid();
     if has_no_children() {
@@ -106,7 +109,8 @@ pub fn kill_children_except(kept: &[Pid]) -> bool {
     !strays.is_empty()
 }
 
-/// Whether this process is dedicated to the run that is about to start.
+/// Claims this process for the run that is about to start. Returns whether the process is
+/// dedicated.
 pub(super) fn claim_process(shield: Option<&Arc<RunShield>>) -> Result<bool, StartError> {
     match PROCESS.compare_exchange(DEDICATED, TAKEN, Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => {
@@ -114,7 +118,7 @@ pub(super) fn claim_process(shield: Option<&Arc<RunShield>>) -> Result<bool, Sta
             SANDBOX_INIT.store(0, Ordering::SeqCst);
             Ok(true)
         }
-        // Orphans of several runs could not be distinguished.
+        // Orphans of several runs could not be distinguished from each other.
         Err(SHARED) if shield.is_some() => Err(StartError::Shield(
             "a shielded run needs a process of its own".to_owned(),
         )),
@@ -123,22 +127,23 @@ pub(super) fn claim_process(shield: Option<&Arc<RunShield>>) -> Result<bool, Sta
     }
 }
 
-/// The run of this process is in a sandbox.
+/// Records that the run of this process is in a sandbox.
 pub(super) fn claim_sandbox(sandbox: &RunSandbox) {
     SANDBOX_INIT.store(sandbox.init().as_raw_pid(), Ordering::SeqCst);
 }
 
-/// The sandbox is over, and the number of its process 1 may be another's.
+/// Records that the sandbox has ended: the number of its process 1 may now belong to another
+/// process.
 pub(super) fn release_sandbox() {
     SANDBOX_INIT.store(0, Ordering::SeqCst);
 }
 
-/// The run did not start after all.
+/// Undoes the claim of a run that did not start after all.
 pub(super) fn release_process() {
     PROCESS.store(DEDICATED, Ordering::SeqCst);
 }
 
-/// Makes room for another run in a dedicated process, if nothing of the last one lives.
+/// Makes room for another run in a dedicated process, if no process of the last run is alive.
 pub fn renew_process() -> bool {
     has_nothing_left()
         && PROCESS
@@ -146,12 +151,14 @@ pub fn renew_process() -> bool {
             .is_ok()
 }
 
-/// What belongs to a run.
+/// The rule by which processes belong to a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TreeScope<'a> {
-    /// All below this process. `waited_for` are the stages, whose exit status the engine waits for.
+    /// Everything below this process. `waited_for` are the stages whose exit status the engine
+    /// waits for.
     Descendants { waited_for: &'a [Pid] },
-    /// What descends from these stages or is in a session of theirs, the ended ones included.
+    /// Everything that descends from these stages or is in one of their sessions, including ended
+    /// ones.
     Stages {
         waited_for: &'a [Pid],
         sessions: &'a [Pid],
@@ -159,7 +166,7 @@ pub(super) enum TreeScope<'a> {
 }
 
 impl TreeScope<'_> {
-    /// All members that live.
+    /// Returns all living members.
     pub fn members(self) -> Vec<ProcessRow> {
         match self {
             Self::Descendants { waited_for } => {
@@ -169,8 +176,8 @@ impl TreeScope<'_> {
                     return Vec::new();
                 }
                 let mut members = Vec::new();
-                // What moves while the table is read can be missed: none is believed when there
-                // are children.
+                // Processes that move while the table is read can be missed. An empty result is
+                // therefore not believed as long as there are children.
                 for _ in 0..LOOKS {
                     let orphans = orphans();
                     let rows = process_table::read();
@@ -192,8 +199,8 @@ impl TreeScope<'_> {
                 let raw = |pids: &[Pid]| pids.iter().map(|pid| pid.as_raw_pid()).collect();
                 let stages: Vec<i32> = raw(waited_for);
                 let sessions: Vec<i32> = raw(sessions);
-                // A number that leads a session again although its stage was collected was given
-                // to a stranger.
+                // If a number leads a session again although its stage was collected, it now
+                // belongs to an unrelated process.
                 let sessions: Vec<i32> = [stages.clone(), sessions]
                     .concat()
                     .into_iter()
@@ -214,16 +221,16 @@ impl TreeScope<'_> {
     }
 }
 
-/// Whether only process 1 is left of a sandbox. What a sandboxed run starts is below a child of this
-/// process or, once its parent has ended, below a child of process 1. A process changes its parent
-/// and enters the list of the new one at one moment, so none is missed between the two looks. This
-/// saves the look at all processes of the machine.
+/// Whether only process 1 is left of a sandbox. Whatever a sandboxed run starts is below a child of
+/// this process or, once its parent has ended, below a child of process 1. A process changes its
+/// parent and enters the new parent's list in one step, so that no process is missed between the
+/// two looks. This saves reading all processes of the machine.
 fn is_sandbox_empty(me: i32, init: i32) -> bool {
     process_table::children(me).is_some_and(|children| children == [init])
         && process_table::children(init).is_some_and(|children| children.is_empty())
 }
 
-/// Whether this process has no child at all, ended or not: a subreaper without children has no
+/// Whether this process has no child at all, running or ended. A subreaper without children has no
 /// descendants.
 pub fn has_no_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -233,12 +240,13 @@ pub fn has_no_children() -> bool {
     )
 }
 
-/// As [`has_no_children`], and no orphan of a shielded run is left to process 1 of its namespace.
+/// Whether [`has_no_children`] holds and process 1 of the namespace has adopted no orphan of a
+/// shielded run.
 pub fn has_nothing_left() -> bool {
     has_no_children() && orphans().is_empty()
 }
 
-/// What a shielded run of this process left to process 1 of its namespace.
+/// Returns the orphans of this process's shielded run that process 1 of its namespace has adopted.
 fn orphans() -> Vec<i32> {
     let shield = SHIELD
         .lock()
@@ -247,7 +255,7 @@ fn orphans() -> Vec<i32> {
     shield.map_or_else(Vec::new, |shield| shield.orphans())
 }
 
-/// Kills processes and all below them.
+/// Kills these processes and everything below them.
 pub fn kill_all(pids: &[i32]) {
     let rows = process_table::read();
     for row in below(&rows, &[], |row| pids.contains(&row.pid)) {
@@ -255,7 +263,7 @@ pub fn kill_all(pids: &[i32]) {
     }
 }
 
-/// The children of this process, ended or not.
+/// Returns the children of this process, including ended ones.
 pub(super) fn children() -> Vec<ProcessRow> {
     let me = rustix::process::getpid().as_raw_pid();
     let mut rows = process_table::read();
@@ -263,7 +271,7 @@ pub(super) fn children() -> Vec<ProcessRow> {
     rows
 }
 
-/// Collects ended processes that were left to this subreaper.
+/// Collects ended processes that this subreaper has adopted.
 pub fn collect_adopted(waited_for: &[Pid]) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if matches!(rustix::process::waitid(WaitId::All, options), Ok(Some(_))) {
@@ -287,14 +295,15 @@ fn adopt(rows: &[ProcessRow], me: Pid, waited_for: &[Pid]) {
     }
 }
 
-/// Everything below `roots`, what `is_member` says, and everything below that; living only. The
-/// roots are this process or children of it that were not collected yet: their numbers are their
-/// own.
+/// Returns the living processes below `roots`, those that satisfy `is_member`, and everything below
+/// these. The roots are this process or children of it that were not collected yet, so that their
+/// numbers cannot belong to other processes.
 ///
-/// The rows were read one after the other. A number may have been given to a stranger in between,
-/// whose children must not be taken for children of the one before: a parent counts only if it is
-/// still the same now, after its children were read, and if it is not younger than they are. What
-/// is left out for that has lost its parent, and belongs to a root the next time.
+/// The rows were read one after the other. In between, a number may have passed to an unrelated
+/// process, whose children must not be mistaken for children of its predecessor. A parent therefore
+/// counts only if it is still the same process now, after its children were read, and if it is not
+/// younger than they are. A process that is left out for this reason has lost its parent, and
+/// belongs to a root the next time.
 fn below(
     rows: &[ProcessRow],
     roots: &[i32],
@@ -330,7 +339,7 @@ fn below(
     found.into_iter().cloned().collect()
 }
 
-/// Names processes for a report.
+/// Describes processes for a report.
 pub(super) fn name(rows: &[ProcessRow]) -> Vec<Leftover> {
     rows.iter()
         .map(|row| Leftover {
@@ -340,14 +349,14 @@ pub(super) fn name(rows: &[ProcessRow]) -> Vec<Leftover> {
         .collect()
 }
 
-/// The end of a tree, step by step, so that its caller can go on reading the output.
+/// Ends a tree step by step, so that its caller can keep reading the output meanwhile.
 #[derive(Debug)]
 pub(super) struct TreeEnding {
     first: Signal,
     kill_at: Instant,
     give_up_at: Instant,
-    /// Whatever was seen once, by number and start time, and the last signal that it got. What
-    /// loses its parent while the tree is being ended is not lost from here.
+    /// Every process that was ever seen, by number and start time, with the last signal that it
+    /// got. A process that loses its parent while the tree is being ended therefore stays known.
     known: BTreeMap<(i32, u64), (ProcessRow, Signal)>,
     pause: Duration,
 }
@@ -355,7 +364,7 @@ pub(super) struct TreeEnding {
 #[derive(Debug)]
 pub(super) enum TreeProgress {
     Gone,
-    /// Take the next step after this time, or earlier.
+    /// The next step is due after this time at the latest.
     Wait(Duration),
     GaveUp(Vec<Leftover>),
 }
@@ -377,17 +386,17 @@ impl TreeEnding {
         }
     }
 
-    /// What is left now gets SIGKILL.
+    /// Whether remaining processes now get SIGKILL.
     pub fn is_forced(&self) -> bool {
         Instant::now() >= self.kill_at
     }
 
-    /// There was time enough for all of it to end.
+    /// Whether everything has had enough time to end.
     pub fn is_given_up(&self) -> bool {
         Instant::now() >= self.give_up_at
     }
 
-    /// No more grace.
+    /// Ends the grace period now.
     pub fn kill_now(&mut self) {
         let now = Instant::now();
         if now < self.kill_at {
@@ -396,7 +405,7 @@ impl TreeEnding {
         }
     }
 
-    /// Signals what was not signalled yet. `members` are all that live now.
+    /// Signals every process that was not signaled yet. `members` are all that live now.
     pub fn step(&mut self, members: Vec<ProcessRow>) -> TreeProgress {
         let now = Instant::now();
         let signal = if now >= self.kill_at {
@@ -407,7 +416,7 @@ impl TreeEnding {
         self.known
             .retain(|_, (row, _)| process_table::still_there(row));
         for row in members {
-            // A signal that was not sent yet counts as this harmless one.
+            // A process that got no signal yet is recorded with this harmless one.
             self.known
                 .entry((row.pid, row.started))
                 .or_insert((row, Signal::CONT));
@@ -434,8 +443,8 @@ impl TreeEnding {
     }
 }
 
-/// Signals exactly this process: the descriptor is taken first, and then the number still has to
-/// mean what was seen.
+/// Signals exactly this process: the descriptor is opened first, and then the number must still
+/// belong to the process that was seen.
 fn send(row: &ProcessRow, signal: Signal) {
     let Some(pid) = Pid::from_raw(row.pid) else {
         return;
@@ -446,7 +455,7 @@ fn send(row: &ProcessRow, signal: Signal) {
     if process_table::still_there(row) {
         let _ = rustix::process::pidfd_send_signal(&descriptor, signal);
         if signal != Signal::KILL {
-            // What is stopped acts on no other signal.
+            // A stopped process acts on no other signal until it continues.
             let _ = rustix::process::pidfd_send_signal(&descriptor, Signal::CONT);
         }
     }

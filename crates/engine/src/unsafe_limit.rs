@@ -1,15 +1,15 @@
-//! A limit of another process, which the safe libraries read for the calling process only.
+//! Reads a limit of another process, which the safe libraries read only for the calling process.
 
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::MaybeUninit;
 
-/// The hard limit of file locks of a process. Refused for processes of other users, unless this one is
-/// root.
+/// Returns the hard limit of file locks of a process. The kernel refuses this for processes of
+/// other users, unless this process is root.
 pub(crate) fn hard_limit_of_locks(pid: i32) -> io::Result<u64> {
     let mut limit = MaybeUninit::<libc::rlimit64>::zeroed();
-    // SAFETY: sets nothing, and the place for the answer is valid for writing.
+    // SAFETY: the call sets nothing, and `limit` is valid for writing.
     let result = unsafe {
         libc::prlimit64(
             pid,
@@ -21,6 +21,6 @@ pub(crate) fn hard_limit_of_locks(pid: i32) -> io::Result<u64> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: zeroed above, and all fields are integers.
+    // SAFETY: the value was zeroed above, and all of its fields are integers.
     Ok(unsafe { limit.assume_init() }.rlim_max)
 }

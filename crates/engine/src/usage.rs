@@ -1,10 +1,10 @@
-//! How a process ended, and the processor time that it took.
+//! How a process ended, and how much processor time it used.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Processor time of a run's processes, as far as they were waited for.
+/// Processor time of those processes of a run that were waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     pub user: Duration,

@@ -1,5 +1,5 @@
-//! A thread that is started ahead of time, for a process that has one run after the other: none of
-//! them then waits for a thread.
+//! A thread that is started ahead of time, for a process that has one run after the other, so that
+//! no run waits for a thread to start.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -12,10 +12,10 @@ type WarmWork = Box<dyn FnOnce() + Send>;
 
 static WAITING: Mutex<Option<SyncSender<WarmWork>>> = Mutex::new(None);
 
-/// The number of the thread, once it runs.
+/// The ID of the thread, once it runs.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 
-/// Starts the thread. Without one, one is started when it is needed.
+/// Starts the thread ahead of time. Otherwise it starts when it is needed.
 pub fn warm_up() {
     let (sender, receiver) = sync_channel::<WarmWork>(1);
     let started = std::thread::Builder::new().spawn(move || {
@@ -29,14 +29,14 @@ pub fn warm_up() {
     }
 }
 
-/// The thread, if it is there.
+/// Returns the ID of the thread, if it runs.
 pub fn warm_thread() -> Option<Pid> {
     Pid::from_raw(THREAD.load(Ordering::Relaxed))
 }
 
 pub(super) fn run_in_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     if let Some(thread) = &*waiting() {
-        // It has at most the last steps of the last run to do, and cannot have ended.
+        // The thread has at most the last steps of the last run to do, and cannot have ended.
         let _ = thread.send(Box::new(work));
         return Ok(());
     }

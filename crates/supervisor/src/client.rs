@@ -1,4 +1,4 @@
-//! The other side: finds the supervisor of a state directory, or starts it, and talks to it.
+//! The client side: finds the supervisor of a state directory, or starts it, and talks to it.
 
 mod link;
 mod spares;
@@ -27,16 +27,16 @@ use crate::names;
 pub use link::{Drawing, SessionLink};
 use spares::{SpareKey, Spares};
 
-/// How long a supervisor may take to say who it is. It does nothing that takes long.
+/// How long a supervisor may take to identify itself. It does nothing that takes long.
 const ABOUT_TIME: Duration = Duration::from_secs(5);
 
-/// How often a session is looked for while supervisors step aside and take their sockets with them.
+/// How often a session is looked up while supervisors step aside and their sockets move.
 const SESSION_LOOKS: usize = 3;
 
-/// How long supervisors that end before they take the order are replaced.
+/// How long the client keeps replacing supervisors that end before they take the order.
 const START_TIME: Duration = Duration::from_secs(5);
 
-/// Reaches the supervisors of one state directory.
+/// A client of the supervisors of one state directory.
 #[derive(Debug, Clone)]
 pub struct SupervisorClient {
     place: SupervisorPaths,
@@ -55,7 +55,7 @@ pub enum ClientError {
     NotStarted(String),
     #[error("the supervisor does not answer: {0}")]
     Connection(#[from] io::Error),
-    /// Said of a run that was started: what became of it is not known.
+    /// The run was started, but its outcome is unknown.
     #[error("the process of the run ended before it could report")]
     Lost,
     #[error("{} of its processes could not be ended", .0.len())]
@@ -63,7 +63,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Stable, for programs.
+    /// A stable error code for programs.
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(refusal) => &refusal.code,
@@ -74,7 +74,7 @@ impl ClientError {
     }
 }
 
-/// Nothing was started: the permission was for another plan.
+/// Means that nothing was started, because the permission was for another plan.
 impl From<NotAuthorized> for ClientError {
     fn from(error: NotAuthorized) -> Self {
         Self::Refused(SupervisorRefusal::new("NOT_AUTHORIZED", error.to_string()))
@@ -92,7 +92,7 @@ impl SupervisorClient {
         }
     }
 
-    /// Where no supervisor is there, this program is called, which has to become the guard.
+    /// Sets the program that becomes the guard. It is started if no supervisor is running.
     #[must_use]
     pub fn starting(
         mut self,
@@ -108,8 +108,8 @@ impl SupervisorClient {
         &self.place
     }
 
-    /// Starts a plan that is authorized, which is used up by this. When this returns, the run goes
-    /// on whatever becomes of this process.
+    /// Starts an authorized plan and consumes it. When this returns, the run continues even if this
+    /// process ends.
     ///
     /// ```no_run
     /// use interlock_engine::AuthorizedPlan;
@@ -143,7 +143,8 @@ impl SupervisorClient {
         authorized: &AuthorizedPlan,
         manner: &Manner,
     ) -> Result<RunConversation, ClientError> {
-        // More than once: the one that is there may be about to end, or to be replaced.
+        // There may be several attempts, because the present supervisor may be about to end or to
+        // be replaced.
         let until = Instant::now() + START_TIME;
         loop {
             match self.try_start(authorized, manner) {
@@ -167,12 +168,12 @@ impl SupervisorClient {
         let key = SpareKey::of(authorized.plan());
         let agent = &authorized.plan().agent_id;
         let stream = match self.spares.take(&key) {
-            // A process that is gone has read nothing of it.
+            // A process that is gone has read nothing of the order.
             Some(stream) if io::Write::write_all(&mut &stream, &order).is_ok() => stream,
             _ => {
                 let stream = self.place.connect(&self.version)?;
-                // One message after the other without waiting: the second is for the run's own
-                // process.
+                // Both messages are sent without waiting in between. The second is for the run's
+                // own process.
                 let mut hello = self.hello(Purpose::Start);
                 hello.agent = Some(agent.clone());
                 let mut messages = frame::encode(&hello, &[])?;
@@ -186,7 +187,8 @@ impl SupervisorClient {
 
     fn started(&self, stream: UnixStream, key: SpareKey) -> Result<RunConversation, ClientError> {
         let started = answer::<StartedRun>(&stream)?;
-        // Not earlier: accepting the spare connection would compete with the run that begins.
+        // This comes last, because accepting the spare connection would compete with the start of
+        // the run.
         self.make_spare();
         Ok(RunConversation {
             stream,
@@ -196,16 +198,16 @@ impl SupervisorClient {
         })
     }
 
-    /// Shows a plan to the process that waits for the next order, if one does. It opens and reads
-    /// the plan's files meanwhile; nothing starts without the rest of the order.
+    /// Shows a plan to a process that waits for the next order, if there is one. The process opens
+    /// and reads the plan's files meanwhile, but starts nothing without the rest of the order.
     pub fn announce(&self, plan: &RunPlan) -> Option<Announced> {
         let stream = self.spares.take(&SpareKey::of(plan))?;
         frame::send(&stream, plan).ok()?;
         Some(Announced(stream))
     }
 
-    /// As [`SupervisorClient::start`], of a plan that was announced. The authorization is compared
-    /// with what was announced, so it has to be the same.
+    /// Does the same as [`SupervisorClient::start`] for an announced plan. The authorization is
+    /// compared with the announced plan, so both must be the same.
     #[allow(clippy::needless_pass_by_value)] // taken by value: no plan is started twice
     pub fn start_announced(
         &self,
@@ -213,7 +215,7 @@ impl SupervisorClient {
         authorized: AuthorizedPlan,
         manner: &Manner,
     ) -> Result<RunConversation, ClientError> {
-        // A process that is gone has read nothing of it.
+        // A process that is gone has read nothing of the order.
         if io::Write::write_all(&mut &stream, &go(&authorized, manner)?).is_err() {
             return self.start_run(&authorized, manner);
         }
@@ -223,8 +225,8 @@ impl SupervisorClient {
         }
     }
 
-    /// From now on a process waits for the next order of this client, so that it need not be found
-    /// first. For clients that live longer than one order.
+    /// Keeps a process waiting for the next order of this client from now on, so that the order
+    /// need not look for one. This is for clients that live longer than one order.
     pub fn prepare(&self) {
         self.spares.want();
         self.make_spare();
@@ -242,14 +244,15 @@ impl SupervisorClient {
         }
     }
 
-    /// Calls the program that becomes the guard, and waits until the supervisor is ready.
+    /// Starts the program that becomes the guard, and waits until the supervisor is ready.
     fn launch(&self) -> Result<(), ClientError> {
         let fail = |why: String| ClientError::NotStarted(why);
         let Some((program, arguments)) = &self.program else {
             return Err(fail("none is running".to_owned()));
         };
-        // Runs can read the environment of those above them, and who starts this may have secrets
-        // in its own. The guard and the supervisor need nothing of it; plans say what runs get.
+        // Runs can read the environment of their ancestors, and the environment of the starting
+        // process may contain secrets. The guard and the supervisor need none of it, because plans
+        // say what runs get.
         let mut child = Command::new(program)
             .args(arguments)
             .env_clear()
@@ -270,24 +273,24 @@ impl SupervisorClient {
         }
     }
 
-    /// Who serves now, of all versions.
+    /// Returns the running supervisors, of all versions.
     pub fn supervisors(&self) -> Vec<About> {
         about_all(&self.place, None)
     }
 
-    /// The same for callers that read sessions, which are files: an error where a supervisor
-    /// refuses this process, or cannot be asked whether it does.
+    /// Does the same for callers that read sessions, which are files. Fails if a supervisor refuses
+    /// this process, or cannot be asked whether it does.
     pub fn supervisors_that_let_us(&self) -> Result<Vec<About>, ClientError> {
         let mut serving = Vec::new();
         for version in self.place.versions() {
             match ask(&self.place, &version, &hello(&version, Purpose::About)) {
                 Ok(about) => serving.push(about),
-                // It ends, or has ended.
+                // The supervisor is ending, or has ended.
                 Err(ClientError::Lost) => {}
                 Err(ClientError::Connection(error))
                     if error.kind() == io::ErrorKind::ConnectionReset => {}
                 Err(error) if is_gone(&error) => {}
-                // The refusal came after the peer check: the peer was accepted.
+                // This refusal came after the peer check, so the peer was accepted.
                 Err(ClientError::Refused(refusal)) if refusal.code != PEER_REFUSED => {}
                 Err(error) => return Err(error),
             }
@@ -295,13 +298,14 @@ impl SupervisorClient {
         Ok(serving)
     }
 
-    /// Whether this process descends from a run of this state directory, whatever it did to detach
-    /// itself: every living supervisor is asked, and refuses such a process. Where one cannot be
-    /// asked the answer is not known, and must not be taken for a no.
+    /// Whether this process descends from a run of this state directory, however it detached
+    /// itself. Every living supervisor is asked, because it refuses such a process. If one cannot
+    /// be asked, the answer is unknown, which must not count as a no.
     pub fn descends_from_run(&self) -> Result<bool, ClientError> {
         for version in self.place.versions() {
             let about = || ask::<About>(&self.place, &version, &hello(&version, Purpose::About));
-            // Twice: one that is just ending closes the connection without a word.
+            // A second attempt is needed because a supervisor that is just ending closes the
+            // connection silently.
             let answer = about().or_else(|error| match error {
                 ClientError::Refused(_) => Err(error),
                 _ => about(),
@@ -320,7 +324,7 @@ impl SupervisorClient {
         Ok(false)
     }
 
-    /// All sessions of the state directory, of every owner.
+    /// Returns all sessions of the state directory, of every owner.
     pub fn list(&self) -> Vec<ListedSession> {
         let look = || {
             let living = self.supervisors().into_iter();
@@ -333,8 +337,8 @@ impl SupervisorClient {
         if !first.iter().any(is_lost) {
             return first;
         }
-        // A supervisor may have stepped aside, or have started, between the two looks: a session is
-        // lost if it is lost in both.
+        // A supervisor may have stepped aside or started between the two looks. A session counts as
+        // lost only if both looks show it as lost.
         let mut second = look();
         for one in second.iter_mut().filter(|one| is_lost(one)) {
             let mut before = first.iter().filter(|one| is_lost(one));
@@ -345,14 +349,14 @@ impl SupervisorClient {
         second
     }
 
-    /// What lists of sessions are chosen from, the newest first. A process that lives long reads only
-    /// what changed since it asked the last time.
+    /// Returns the index from which lists of sessions are chosen, newest first. A long-lived
+    /// process reads only what changed since its last call.
     pub fn session_index(&self) -> Arc<Vec<Arc<IndexedSession>>> {
         self.index.look(&self.place)
     }
 
-    /// Removes sessions whose time is over. A supervisor does that as long as it lives; it does not live
-    /// for that alone.
+    /// Removes sessions that are due. A supervisor does this too while it lives, but does not live
+    /// just for that.
     pub fn remove_due_sessions(&self) {
         let now = interlock_transcript::now_ms();
         let index = self.session_index();
@@ -369,26 +373,28 @@ impl SupervisorClient {
         }
     }
 
-    /// Ends what keeps a sandbox scope in all supervisors. `false` where a run is in it.
+    /// Ends the processes that keep a sandbox scope, in all supervisors. Returns `false` if a run
+    /// is in the scope.
     pub fn end_scope(&self, scope: &str) -> bool {
         let mut is_over = true;
         for version in self.place.versions() {
             let scope = scope.to_owned();
             let hello = hello(&version, Purpose::EndScope { scope });
-            // One that does not answer is gone, with all that it kept.
+            // A supervisor that does not answer is gone, with everything that it kept.
             is_over &= ask(&self.place, &version, &hello).unwrap_or(true);
         }
         is_over
     }
 
-    /// The versions of the supervisors that are, or were, here.
+    /// The versions of current and former supervisors of this state directory.
     pub fn versions(&self) -> Vec<String> {
         self.place.versions()
     }
 
-    /// A connection on which the server of networks of this supervisor asks whether runs may reach a name:
-    /// lines of JSON, [`NetworkQuestion`](interlock_engine::sandbox::NetworkQuestion) and
-    /// [`NetworkAnswer`](interlock_engine::sandbox::NetworkAnswer). It stays when that process is replaced.
+    /// Opens a connection on which this supervisor's network server asks whether runs may reach a
+    /// name, in lines of JSON: [`NetworkQuestion`](interlock_engine::sandbox::NetworkQuestion) and
+    /// [`NetworkAnswer`](interlock_engine::sandbox::NetworkAnswer). The connection survives a
+    /// replacement of that process.
     pub fn answer_networks(&self, version: &str) -> Result<UnixStream, ClientError> {
         let stream = self.place.connect(version)?;
         stream.set_read_timeout(Some(ABOUT_TIME))?;
@@ -418,7 +424,7 @@ impl SupervisorClient {
                     Err(ClientError::Connection(error)) => {
                         has_moved |= error.kind() == io::ErrorKind::NotFound;
                     }
-                    // One that ends has no session.
+                    // A supervisor that is ending has no session.
                     Err(_) => {}
                 }
             }
@@ -439,7 +445,7 @@ impl SupervisorClient {
         Ok(SessionLink { stream })
     }
 
-    /// Forgets a session that has ended, with its transcript. `false` if it had not.
+    /// Removes a session that has ended, with its transcript. Returns `false` if it has not ended.
     pub fn forget(&self, name: &str) -> bool {
         let is_final = names::is_session_name(name)
             && interlock_transcript::TranscriptStatus::read(&self.place.session(name))
@@ -464,7 +470,7 @@ fn hello(version: &str, purpose: Purpose) -> SupervisorHello {
     }
 }
 
-/// The supervisors that serve now, but for one of this version.
+/// The supervisors that run now, except one of this version.
 pub(super) fn about_all(place: &SupervisorPaths, except: Option<&str>) -> Vec<About> {
     place
         .versions()
@@ -474,8 +480,8 @@ pub(super) fn about_all(place: &SupervisorPaths, except: Option<&str>) -> Vec<Ab
         .collect()
 }
 
-/// Whether a supervisor of this version takes runs, as it says itself. A successful connection does
-/// not mean that: the supervisor may be about to end.
+/// Whether a supervisor of this version takes runs, by its own account. A successful connection
+/// does not prove that, because the supervisor may be about to end.
 pub(super) fn is_serving(place: &SupervisorPaths, version: &str) -> bool {
     ask::<About>(place, version, &hello(version, Purpose::About)).is_ok_and(|about| !about.draining)
 }
@@ -491,8 +497,8 @@ fn ask<T: DeserializeOwned>(
     answer(&stream)
 }
 
-/// A supervisor that refuses a connection may close it before anything was sent. Its reason can
-/// still be read.
+/// Sends the messages. A supervisor that refuses a connection may close it before everything is
+/// sent; its reason can still be read.
 fn say(mut stream: &UnixStream, messages: &[u8]) -> io::Result<()> {
     match io::Write::write_all(&mut stream, messages) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -505,15 +511,16 @@ fn answer<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, ClientError> {
     Ok(answer.ok_or(ClientError::Lost)??)
 }
 
-/// Nothing was started, and another attempt may find a supervisor, or another process.
+/// Whether the error means that nothing was started, and that another attempt may find a supervisor
+/// or another process.
 fn is_gone(error: &ClientError) -> bool {
     match error {
         ClientError::Connection(error) => matches!(
             error.kind(),
             io::ErrorKind::NotFound
                 | io::ErrorKind::ConnectionRefused
-                // Not all of the order was sent, or not all of it was read: who has read all of
-                // it and ends closes the connection without an error.
+                // Part of the order was not sent, or not read. A process that has read all of it
+                // and then ends closes the connection without an error.
                 | io::ErrorKind::BrokenPipe
                 | io::ErrorKind::ConnectionReset
         ),
@@ -524,7 +531,7 @@ fn is_gone(error: &ClientError) -> bool {
     }
 }
 
-/// With the process of the run that was ordered.
+/// A conversation with the process of the ordered run.
 #[derive(Debug)]
 pub struct RunConversation {
     stream: UnixStream,
@@ -538,13 +545,13 @@ impl RunConversation {
         &self.started
     }
 
-    /// Waits for the end, or until the session went to the background.
+    /// Waits until the run ends or the session goes to the background.
     pub fn wait(&self) -> Result<Waited, ClientError> {
         frame::receive(&self.stream)?.ok_or(ClientError::Lost)
     }
 
-    /// The result was received whole and is all that is wanted: the session need not be kept.
-    /// Otherwise it is, until its time is over.
+    /// Confirms that the result was received completely and that the session need not be kept.
+    /// Without this, it is kept until it is due.
     pub fn taken(self) -> Result<(), ClientError> {
         if !self.spares.have_room() {
             return Ok(frame::send(&self.stream, &SessionRequest::Taken)?);
@@ -555,7 +562,8 @@ impl RunConversation {
     }
 }
 
-/// A process knows the plan and waits for the rest of the order. Dropped, it waits no more.
+/// A connection to a process that knows the plan and waits for the rest of the order. Dropping it
+/// ends the wait.
 #[derive(Debug)]
 pub struct Announced(UnixStream);
 

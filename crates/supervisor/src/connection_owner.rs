@@ -1,5 +1,6 @@
-//! Which run made a connection inside the network of a sandbox. Runs of one scope share a network, so that
-//! neither an address nor a user tells them apart; the process that holds the socket does.
+//! Finds the run that made a connection inside the network of a sandbox. Runs of one scope share a
+//! network, so neither an address nor a user distinguishes them, but the process that holds the
+//! socket does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,14 +14,16 @@ use interlock_transcript::SessionRecord;
 use crate::paths::SupervisorPaths;
 use crate::retention::{ListedSession, SessionState, list, served_by};
 
-/// A run is not recorded in its first moments, and a process may hand its socket to a child meanwhile.
+/// How often to look, and the pause in between: a run is not recorded in its first moments, and a
+/// process may hand its socket to a child meanwhile.
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Longer chains of parents do not occur; a walk through a changing table must end.
+/// Longest chain of parents. Longer ones do not occur, and a walk through a changing table must
+/// end.
 const MAX_ANCESTORS: usize = 4096;
 
-/// A connection inside, as the program that made it has it.
+/// A connection inside the network, as the program that made it sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InnerConnection {
     /// The inode of the network namespace.
@@ -29,8 +32,8 @@ pub struct InnerConnection {
     pub to: SocketAddr,
 }
 
-/// The run that made the connection: `None` where no single run holds it. Then nothing may be allowed by
-/// what was decided for one.
+/// Returns the run that made the connection, or `None` if no single run holds it. A decision for
+/// one run must then not allow it.
 pub fn run_of_connection(
     place: &SupervisorPaths,
     connection: &InnerConnection,
@@ -52,7 +55,7 @@ pub fn run_of_connection(
     None
 }
 
-/// The processes that serve the runs which hold the socket.
+/// Returns the processes that serve the runs which hold the socket.
 fn shims_that_hold(place: &SupervisorPaths, connection: &InnerConnection) -> Vec<i32> {
     let shims = shims(place);
     let inside = processes_in(connection.namespace);
@@ -66,14 +69,14 @@ fn shims_that_hold(place: &SupervisorPaths, connection: &InnerConnection) -> Vec
     owners.into_iter().collect()
 }
 
-/// Those of the runs that go on. A run in its first moments has none yet.
+/// Returns the shims of running runs. A run in its first moments is not among them yet.
 fn shims(place: &SupervisorPaths) -> BTreeSet<i32> {
     let running = |one: &ListedSession| one.state != SessionState::Ended;
     let all = list(place, &[]).into_iter().filter(running);
     all.filter_map(|one| one.session.shim).collect()
 }
 
-/// The processes in a network namespace.
+/// Returns the processes in a network namespace.
 fn processes_in(namespace: u64) -> Vec<i32> {
     let wanted = format!("net:[{namespace}]");
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -85,7 +88,7 @@ fn processes_in(namespace: u64) -> Vec<i32> {
     pids.filter(is_inside).collect()
 }
 
-/// The number of the socket at the program's end of the connection.
+/// Returns the number of the socket at the program's end of the connection.
 fn socket_inode(pid: i32, connection: &InnerConnection) -> Option<u64> {
     ["tcp", "tcp6"].into_iter().find_map(|table| {
         let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).ok()?;
@@ -103,7 +106,7 @@ fn same(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
 }
 
-/// `0100007F:01BB`, or 32 digits for the other family: words in the order of this machine.
+/// Parses `0100007F:01BB`, or 32 digits for IPv6: words in the byte order of this machine.
 fn read_end(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -122,7 +125,7 @@ fn read_end(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// Threads share their descriptors as a rule, but need not.
+/// Whether a process holds the socket. Threads usually share their descriptors, but need not.
 fn holds_socket(pid: i32, inode: u64) -> bool {
     let wanted = PathBuf::from(format!("socket:[{inode}]"));
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
@@ -133,7 +136,7 @@ fn holds_socket(pid: i32, inode: u64) -> bool {
     })
 }
 
-/// The nearest of these processes above another one.
+/// Returns the nearest of these processes that is an ancestor of `pid`.
 fn ancestor_among(pid: i32, wanted: &BTreeSet<i32>) -> Option<i32> {
     let mut next = pid;
     for _ in 0..MAX_ANCESTORS {

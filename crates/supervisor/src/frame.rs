@@ -1,22 +1,22 @@
-//! Messages on a stream: two lengths, JSON, and bytes that belong to it.
+//! Messages on a stream: two lengths, JSON, and the bytes that belong to it.
 //!
-//! A reader takes exactly one frame and not a byte more: the stream may be handed to another
-//! process between two frames.
+//! A reader takes exactly one frame and not a byte more, because the stream may be handed to
+//! another process between two frames.
 
 use std::io::{self, Read, Write};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No message is longer, bytes included.
+/// Longest message, including its bytes.
 pub(super) const MAX_FRAME: usize = 32 * 1024 * 1024;
 
-/// The first message of a connection comes from an unknown peer, and is short.
+/// Longest first message of a connection, which comes from an unknown peer and is short.
 pub(super) const MAX_HELLO: usize = 4 * 1024;
 
 const HEADER: usize = 8;
 
-/// In one write, so that a short message arrives in one piece.
+/// Sends a message in one write, so that a short message arrives in one piece.
 pub(super) fn send(stream: impl Write, message: &impl Serialize) -> io::Result<()> {
     send_with(stream, message, &[])
 }
@@ -43,7 +43,7 @@ pub(super) fn encode(message: &impl Serialize, bytes: &[u8]) -> io::Result<Vec<u
     Ok(frame)
 }
 
-/// The next message; `None` where the other side has closed the stream.
+/// Returns the next message. `None` if the other side has closed the stream.
 pub(super) fn receive<T: DeserializeOwned>(stream: impl Read) -> io::Result<Option<T>> {
     Ok(receive_with(stream)?.map(|(message, _)| message))
 }
@@ -69,14 +69,14 @@ pub(super) fn receive_with<T: DeserializeOwned>(
     incoming.message().map(Some)
 }
 
-/// A frame that is coming in, for a reader that must not wait.
+/// A frame that is being received, for a reader that must not wait.
 #[derive(Debug)]
 pub(super) struct Incoming {
     limit: usize,
     buffer: Vec<u8>,
-    /// How much of the buffer is filled.
+    /// Number of bytes in the buffer that are filled.
     filled: usize,
-    /// Length of the JSON, once the header is there.
+    /// Length of the JSON, once the header was received.
     json: Option<usize>,
 }
 
@@ -98,12 +98,12 @@ impl Incoming {
         self.json.is_some() && self.filled == self.buffer.len()
     }
 
-    /// Where the next bytes go.
+    /// Returns the part of the buffer for the next bytes.
     pub fn wanted(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]
     }
 
-    /// So many bytes were put there.
+    /// Records that this many bytes were put there.
     pub fn got(&mut self, count: usize) -> io::Result<()> {
         self.filled += count;
         if self.json.is_none() && self.filled == HEADER {

@@ -1,4 +1,5 @@
-//! The guard: the supervisor's parent, which ends and collects everything when it dies.
+//! The guard: the supervisor's parent, which ends and collects every process when the supervisor
+//! dies.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -21,12 +22,12 @@ use crate::cgroup;
 /// How long an earlier guard of the same version may take to clean up.
 const TURN: Duration = Duration::from_secs(10);
 
-/// Between SIGTERM and SIGKILL for what a dead supervisor leaves.
+/// Time between SIGTERM and SIGKILL for processes that a dead supervisor leaves behind.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// Becomes the guard of a new supervisor for this state directory, in the background: the calling
-/// process only waits until that is ready. What it says first on `ready` is `ready`, or why it is
-/// not. An error if this process has more than one thread.
+/// Becomes the guard of a new supervisor for this state directory, in the background. The calling
+/// process only waits until the guard is ready. The first message on `ready` is `ready`, or the
+/// reason of a failure. Fails if this process has more than one thread.
 pub fn guard(
     place: &SupervisorPaths,
     version: &str,
@@ -34,11 +35,11 @@ pub fn guard(
     ready: File,
 ) -> io::Result<()> {
     place.create()?;
-    // The starter is not to be the parent: it may be gone, or not care for its children.
+    // The starter must not be the parent, because it may be gone, or may not collect its children.
     fork_guard(place, version, idle_time, ready)
 }
 
-/// Takes `ready` as soon as nothing is to be said there any more.
+/// Takes `ready` once there is nothing more to report on it.
 pub(super) fn stand_guard(
     place: &SupervisorPaths,
     version: &str,
@@ -53,9 +54,9 @@ pub(super) fn stand_guard(
         say_ready(ready);
         return Ok(());
     };
-    // Leave the group of the starter where that is allowed. Then the end of the starter's service
-    // does not end this process, and runs can have groups with limits. Where it is not allowed,
-    // runs have neither.
+    // The guard leaves the starter's group if that is allowed, so that the end of the starter's
+    // service does not end this process and runs can have groups with limits. Otherwise runs have
+    // neither.
     if let Err(reason) = cgroup::leave_service_group() {
         let _ = log(
             place,
@@ -85,7 +86,8 @@ pub(super) fn stand_guard(
             });
             retention::remove_reserved(place, RESERVED_FOR);
             remove_dead_doors(place, version);
-            // By this name it is known as an ancestor of runs: not while it asks others itself.
+            // By this name, the process is recognized as an ancestor of runs. It takes the name
+            // only after it has asked other supervisors itself.
             rustix::thread::set_name(c"interlock-super")?;
             say_ready(ready);
             detach(place)?;
@@ -100,7 +102,8 @@ pub(super) fn stand_guard(
             rustix::thread::set_name(c"interlock-guard")?;
             detach(place)?;
             unsafe_process::trim_memory();
-            // One that ended in order has seen to its runs: what is still there may stay.
+            // A supervisor that ended normally has handled its runs, and remaining processes may
+            // stay.
             if !watch(supervisor) {
                 for left in tree::end_descendants(GRACE) {
                     eprintln!("guard: could not end {} (pid {})", left.command, left.pid);
@@ -108,8 +111,8 @@ pub(super) fn stand_guard(
             }
             retention::mark_lost(place, |other| other != instance);
             place.remove_socket(&aside(version, supervisor.as_raw_pid()));
-            // The lock is still held by this process, or free: otherwise another supervisor serves
-            // there.
+            // The lock is free or still held by this process, unless another supervisor serves this
+            // socket.
             if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 place.remove_socket(version);
             }
@@ -119,17 +122,19 @@ pub(super) fn stand_guard(
     }
 }
 
-/// A starter that does not hear it any more is no reason to end: others may have found us.
+/// A starter that no longer listens is no reason to end, because other clients may have found this
+/// supervisor.
 fn say_ready(ready: &mut Option<File>) {
     if let Some(mut ready) = ready.take() {
         let _ = writeln!(ready, "ready");
     }
 }
 
-/// A directory that was reserved for a session this long ago is unused.
+/// A directory that was reserved for a session is unused after this time.
 const RESERVED_FOR: Duration = Duration::from_hours(24);
 
-/// Held as long as one of guard and supervisor lives. `None` when another supervisor serves.
+/// Takes the lock, which is held as long as the guard or the supervisor lives. `None` if another
+/// supervisor serves.
 fn take_lock(place: &SupervisorPaths, version: &str) -> io::Result<Option<OwnedFd>> {
     let lock = OpenOptions::new()
         .create(true)
@@ -156,7 +161,7 @@ fn take_lock(place: &SupervisorPaths, version: &str) -> io::Result<Option<OwnedF
     }
 }
 
-/// Removes the sockets of other supervisors that were killed with their guards.
+/// Removes the sockets of other supervisors that were killed together with their guards.
 fn remove_dead_doors(place: &SupervisorPaths, own: &str) {
     let is_dead = |version: &str| {
         let connected = place.connect(version);
@@ -166,8 +171,8 @@ fn remove_dead_doors(place: &SupervisorPaths, own: &str) {
         if version == own || !is_dead(&version) {
             continue;
         }
-        // No supervisor comes back to a socket aside. Any other socket is served only by the holder
-        // of its lock.
+        // No supervisor returns to a socket that was set aside. Any other socket is served only by
+        // the holder of its lock.
         if is_aside(&version) {
             place.remove_socket(&version);
         } else if let Ok(lock) = OpenOptions::new().write(true).open(place.lock(&version))
@@ -179,7 +184,7 @@ fn remove_dead_doors(place: &SupervisorPaths, own: &str) {
     }
 }
 
-/// From here on this process has nothing to do with the terminal and the pipes of its starter.
+/// Detaches this process from its starter's terminal and pipes.
 fn detach(place: &SupervisorPaths) -> io::Result<()> {
     let null = OpenOptions::new()
         .read(true)
@@ -199,7 +204,7 @@ fn detach(place: &SupervisorPaths) -> io::Result<()> {
     Ok(())
 }
 
-/// Before standard error leads there.
+/// Appends a line to the log, before standard error leads there.
 fn log(place: &SupervisorPaths, line: &str) -> io::Result<()> {
     let mut log = OpenOptions::new()
         .create(true)
@@ -209,9 +214,9 @@ fn log(place: &SupervisorPaths, line: &str) -> io::Result<()> {
     writeln!(log, "{line}")
 }
 
-/// Waits until the supervisor has ended; says whether in order. Any other process that becomes a
-/// child of this one is collected. There is no reason to stop the supervisor, so a stopped one is
-/// continued.
+/// Waits until the supervisor has ended, and returns whether it ended normally. Any other process
+/// that becomes a child of this one is collected. Nothing has a reason to stop the supervisor, so a
+/// stopped supervisor is continued.
 fn watch(supervisor: Pid) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::UNTRACED) {

@@ -1,4 +1,4 @@
-//! Connections on their way from the supervisor to the process of a run, and reports back.
+//! Passes connections from the supervisor to the process of a run, and reports back.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,36 +12,36 @@ use rustix::net::{
 
 use super::message::ShimReport;
 
-/// A report is short, but for one that names the hosts of a network.
+/// Longest report. Reports are short, except one that names the hosts of a network.
 const MAX_REPORT: usize = 128 * 1024;
 
-/// So is a note.
+/// Longest note.
 const MAX_NOTE: usize = 512;
 const MOST_DESCRIPTORS: usize = 6;
 
-/// What the supervisor tells the process of a run.
+/// A note from the supervisor to the process of a run.
 #[derive(Debug)]
 pub(super) enum Note {
     /// The connection of the client that orders the run.
     Start(OwnedFd),
-    /// A connection of a client that has a request.
+    /// The connection of a client that has a request.
     Connection(OwnedFd),
-    /// The transcript may take this much from now on.
+    /// The transcript may take this many bytes from now on.
     Quota(u64),
-    /// No further orders.
+    /// There are no further orders.
     Drain,
-    /// The namespaces that were asked for: in the order of
+    /// The requested namespaces, in the order of
     /// [`RunShield::from_descriptors`](interlock_engine::shield::RunShield), and the number of
     /// process 1.
     Shield(Vec<OwnedFd>, i32),
-    /// Why there are none.
+    /// Why the namespaces could not be made.
     ShieldFailed(String),
-    /// What the runs of a scope share, in the order of
+    /// The namespaces that the runs of a scope share, in the order of
     /// [`ScopeNamespaces::from_descriptors`](interlock_engine::sandbox::ScopeNamespaces).
     Scope(Vec<OwnedFd>),
-    /// It is not there, and nothing was made.
+    /// The scope does not exist, and was not made.
     ScopeAbsent,
-    /// Why that is not to be had.
+    /// Why the scope could not be made.
     ScopeFailed(String),
     /// The keeper of the run's scope is gone.
     ScopeGone,
@@ -58,7 +58,8 @@ const CONNECTION: u8 = b'c';
 const QUOTA: u8 = b'q';
 const DRAIN: u8 = b'd';
 
-/// The two ends: messages keep their borders, and one end sees when the other is closed.
+/// Makes both ends of a control connection. Messages keep their boundaries, and each end detects
+/// when the other is closed.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -68,7 +69,7 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Never waits: a process that takes no notes is not worth waiting for.
+/// Sends a note without waiting: a process that takes no notes is not worth waiting for.
 pub(super) fn send_note(control: &OwnedFd, note: &Note) -> io::Result<()> {
     let (kind, number, descriptors, text): (u8, u64, &[OwnedFd], &str) = match note {
         Note::Start(descriptor) => (START, 0, std::slice::from_ref(descriptor), ""),
@@ -100,7 +101,7 @@ pub(super) fn send_note(control: &OwnedFd, note: &Note) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the next note; `None` when the supervisor is gone.
+/// Waits for the next note. `None` if the supervisor is gone.
 pub(super) fn receive_note(control: &OwnedFd) -> io::Result<Option<Note>> {
     let mut message = [0; MAX_NOTE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
@@ -158,7 +159,7 @@ pub(super) fn send_report(control: &OwnedFd, report: &ShimReport) -> io::Result<
     Ok(())
 }
 
-/// The next report, if there is one; an error also when the process is gone.
+/// Returns the next report, if there is one. Fails also if the process is gone.
 pub(super) fn receive_report(control: &OwnedFd) -> io::Result<Option<ShimReport>> {
     let mut buffer = vec![0; next_length(control)?.min(MAX_REPORT)];
     loop {
@@ -166,14 +167,15 @@ pub(super) fn receive_report(control: &OwnedFd) -> io::Result<Option<ShimReport>
             Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok((length, _)) => Ok(Some(serde_json::from_slice(&buffer[..length])?)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            // It ended without reading a note. That is said once, and before its last reports.
+            // The process ended without reading a note. The kernel reports that once, before the
+            // last reports.
             Err(Errno::CONNRESET) => continue,
             Err(error) => Err(error.into()),
         };
     }
 }
 
-/// As long as the next report is; 1 where there is none, so that its absence is seen.
+/// Returns the length of the next report, or 1 if there is none, so that its absence is noticed.
 fn next_length(control: &OwnedFd) -> io::Result<usize> {
     let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
     loop {

@@ -1,5 +1,5 @@
-//! Who owns running processes? The supervisor: small processes of the same binary, without network,
-//! that go on when the caller of a run is gone.
+//! The supervisor owns running processes. It consists of small processes of the same binary,
+//! without network, that continue when the caller of a run is gone.
 //!
 //! ```text
 //! client ──hello──► supervisor ──the connection itself──► shim ──start──► the run
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! The supervisor checks who connects and hands the connection on; it reads no plan, runs nothing
-//! and never blocks on a client. A shim serves one run and ends with it. Transcripts are files:
-//! clients read them without asking.
+//! and never blocks on a client. A shim serves one run at a time and ends with its last.
+//! Transcripts are files, which clients read without a request.
 //!
-//! Callers start at [`SupervisorClient`]. Read `message` (what is said), `peer` (who may say it),
+//! Callers start at [`SupervisorClient`]. Read `message` (the protocol), `peer` (who may use it),
 //! `supervisor`, `shim`, `guard`, `agent_init` (the namespaces of an agent), then `client` for the
 //! other side; [`cgroup`], [`names`], [`tcp_peer`] and [`memory`] stand alone.
 
@@ -50,5 +50,5 @@ pub use peer::{PeerOrigin, check_peer, origin, process_origin};
 pub use retention::{ListedSession, SessionState, list, served_by};
 pub use session_index::{IndexedSession, SessionIndex};
 
-/// What the system calls the supervisor and its shims.
+/// The process name of the supervisor and its shims.
 const SUPERVISOR_NAME: &str = "interlock-super";

@@ -1,32 +1,34 @@
-//! What a server gives back while it rests: free heap, and the pages of code that nothing uses
-//! then. They are in the system's cache, and come back when they are next needed.
+//! Memory that a resting server gives back: free heap, and the pages of code that nothing uses
+//! meanwhile. These pages are in the system's cache, and return when they are next needed.
 
 use std::time::Duration;
 
 use crate::unsafe_process;
 
-/// How often a server looks whether it rests.
+/// How often a server checks whether it is resting.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Processor time between two looks, in ticks of a hundredth of a second, that is no work: timers.
+/// Processor time between two checks that counts as rest, in ticks of a hundredth of a second:
+/// timers use it.
 const RESTING_TICKS: u64 = 5;
 
-/// Pages in memory beyond those that were left the last time; fewer are not worth it.
+/// Number of pages, beyond those that were left the last time, that are worth giving back.
 const WORTH_IT: u64 = 256;
 
-/// A process that rests uses some of its code all the same. What it has at the first look after it gave
-/// memory back is taken for that, and asked for again after so many looks only. Their time is no part of a
-/// minute: work that comes twice a minute does not fall into the first look each time.
+/// Number of checks after which pages are given back again. Even a resting process uses some of its
+/// code: the pages that it has at the first check after it gave memory back count as needed. The
+/// time of these checks does not divide a minute, so that work which comes twice a minute does not
+/// always fall into the first check.
 const NEEDED_LOOKS: u32 = 7;
 
-/// Tells when a process rests. Looked at every [`LOOK_EVERY`].
+/// Detects when a process rests. It is checked every [`LOOK_EVERY`].
 #[derive(Debug, Default)]
 pub struct RestWatch {
     last_look: Use,
-    /// Pages that were left when memory was given back, and looks since then.
+    /// Pages that were left when memory was given back, and the checks since then.
     left: u64,
     looks_since: u32,
-    /// Pages that the process has while it rests.
+    /// Pages that the process needs while it rests.
     needed: u64,
 }
 
@@ -34,13 +36,14 @@ pub struct RestWatch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Use {
     ticks: u64,
-    /// Pages in memory. Faults would say too little: one of them maps up to 16 pages of code.
+    /// Pages in memory. Page faults would say too little, because one of them maps up to 16 pages
+    /// of code.
     pages: u64,
 }
 
 impl RestWatch {
-    /// Gives memory back if the process has rested since the last look, and has some. What it only
-    /// keeps in order to be faster is to be freed by `free`.
+    /// Gives memory back if the process has rested since the last check and has memory to give.
+    /// `free` should release what is kept only for speed.
     pub fn look(&mut self, free: impl FnOnce()) {
         let Some(now) = Use::of_this_process() else {
             return;
@@ -81,7 +84,7 @@ impl Use {
         Self::parse(&std::fs::read_to_string("/proc/self/stat").ok()?)
     }
 
-    /// The name in the second field may hold anything.
+    /// Parses the line. The name in the second field may contain anything.
     fn parse(stat: &str) -> Option<Self> {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! What clients, the supervisor and a run's own process say to each other.
+//! The messages between clients, the supervisor and a run's own process.
 
 use interlock_engine::sandbox::KeeperOrder;
 use interlock_engine::{Authorization, Leftover, Leftovers, RunOutcome};
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::RunLimits;
 
-/// The code of the refusal of a peer that may not ask for anything.
+/// Refusal code for a peer that may not make any request.
 pub(super) const PEER_REFUSED: &str = "PEER_REFUSED";
 
-/// The code of the refusal by a shim that another process has altered: nothing was started, and
-/// another shim takes the run.
+/// Refusal code of a shim that another process has altered: nothing was started, and another shim
+/// takes the run.
 pub(super) const ALTERED: &str = "SHIM_ALTERED";
 
-/// The code of the refusal of an order by a process that had a run of another agent: nothing was
-/// started, and another process takes the order.
+/// Refusal code of a process that had a run of another agent: nothing was started, and another
+/// process takes the order.
 pub(super) const OTHER_AGENT: &str = "SHIM_OF_OTHER_AGENT";
 
-/// Both sides must speak the same.
+/// Protocol version, which must be the same on both sides.
 pub(super) const PROTOCOL: u32 = 1;
 
 /// The first message on a connection, to the supervisor.
@@ -30,9 +30,9 @@ pub(super) struct SupervisorHello {
     pub protocol: u32,
     pub version: String,
     pub purpose: Purpose,
-    /// Of [`Purpose::Start`]: the agent of the run, so that a process that had runs of this agent
-    /// can be chosen. None: a process that had no run yet. The process itself refuses the plan of
-    /// another agent, whatever is said here.
+    /// For [`Purpose::Start`]: the agent of the run, so that a process which had runs of this agent
+    /// can be chosen, or `None` for a process that had no run yet. Whatever this says, the process
+    /// itself refuses the plan of another agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
@@ -40,19 +40,20 @@ pub(super) struct SupervisorHello {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum Purpose {
-    /// A plan follows, and then a [`Go`]. From here on the connection belongs to the run's own
+    /// A plan follows, and then a [`Go`]. From here on, the connection belongs to the run's own
     /// process.
     Start,
-    /// [`SessionRequest`]s to a running session follow; likewise.
+    /// [`SessionRequest`]s to a running session follow, also to the run's own process.
     Session { name: String },
     /// Answered with [`About`].
     About,
-    /// Ends what keeps a sandbox scope, unless a run is in it. Answered with whether nothing keeps it.
+    /// Ends the processes that keep a sandbox scope, unless a run is in it. The answer says whether
+    /// none is left.
     EndScope { scope: String },
-    /// Answers the questions of the server of networks: from here on the connection belongs to that
-    /// process, now or as soon as there is one. Answered before that.
+    /// Answers the questions of the network server. From here on, the connection belongs to that
+    /// process, now or once it exists. The supervisor answers before that.
     AnswerNetworks,
-    /// No further runs: it ends when its last session has. Answered with [`About`].
+    /// Take no further runs, and end with the last session. Answered with [`About`].
     Drain,
 }
 
@@ -62,14 +63,14 @@ pub struct About {
     pub version: String,
     pub pid: i32,
     pub guard_pid: i32,
-    /// One value for each time that a supervisor is started.
+    /// A value that is unique for each start of a supervisor.
     pub instance: String,
     pub started_ms: u64,
     pub draining: bool,
     pub running: usize,
 }
 
-/// What follows a plan: without it nothing of the plan starts.
+/// The message that follows a plan. Without it, nothing of the plan starts.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Go {
@@ -77,7 +78,7 @@ pub(super) struct Go {
     pub manner: Manner,
 }
 
-/// A [`Go`] as it is sent: an authorization is not copied.
+/// A [`Go`] in the form in which it is sent, because an authorization cannot be copied.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SentGo<'a> {
@@ -85,30 +86,33 @@ pub(super) struct SentGo<'a> {
     pub manner: &'a Manner,
 }
 
-/// How a run is carried out. It says nothing about what runs.
+/// How a run is carried out. It does not affect what runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manner {
-    /// What the run is called in the records of who orders it; it stands in the session's record.
+    /// The run's ID in its caller's records, which is stored in the session's record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// Stands in the session's record as well: its owner, where that is a remote caller.
+    /// The owner of the session, if that is a remote caller. It is stored in the session's record
+    /// too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Wait so long for the end before the session goes to the background; none: for ever.
+    /// How long to wait for the end before the session goes to the background. `None` waits without
+    /// limit.
     pub wait_ms: Option<u64>,
-    /// How much of the output the result shows.
+    /// Number of characters of output that the result shows.
     pub show_chars: usize,
     pub leftovers: Leftovers,
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace_ms: u64,
-    /// Refuse what could be exchanged between the check and the start.
+    /// Whether to refuse a plan with a file that could be exchanged between the check and the
+    /// start.
     pub require_race_free: bool,
     pub limits: RunLimits,
     /// How long a finished session is kept.
     pub cleanup_ms: u64,
     pub max_spool_bytes: u64,
-    /// A run that writes more is ended.
+    /// A run that writes more than this is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_bytes: Option<u64>,
 }
@@ -131,7 +135,8 @@ impl Default for Manner {
     }
 }
 
-/// From the run's own process to the client that ordered it: first this or a [`SupervisorRefusal`].
+/// The first message from the run's own process to the client that ordered it, unless it sends a
+/// [`SupervisorRefusal`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartedRun {
@@ -139,12 +144,12 @@ pub struct StartedRun {
     pub started_ms: u64,
 }
 
-/// Then this.
+/// The second message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Waited {
     Ended(Box<EndedRun>),
-    /// The time to wait is over; the session went to the background.
+    /// The wait is over, and the session went to the background.
     Yielded,
 }
 
@@ -154,14 +159,14 @@ pub struct EndedRun {
     pub outcome: RunOutcome,
     pub totals: Totals,
     pub shown: ShownOutput,
-    /// The run ran out of its memory limit.
+    /// Whether the run exceeded its memory limit.
     pub out_of_memory: bool,
-    /// Why output could not be kept, if so.
+    /// Why output could not be kept, if it could not.
     pub fault: Option<String>,
     /// The limit of its sandbox that the run reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<LimitReached>,
-    /// Protected paths that appeared or changed in the workspace, where the run could write to it.
+    /// Protected paths that appeared or changed in the workspace, if the run could write to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protected_created: Vec<String>,
 }
@@ -173,21 +178,21 @@ pub struct LimitReached {
     pub limit: SandboxLimit,
     /// In bytes, processes or milliseconds.
     pub bound: u64,
-    /// The most that the run had, where it is known.
+    /// The highest value that the run reached, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<u64>,
 }
 
-/// What a sandbox limits.
+/// The resources that a sandbox limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxLimit {
     Memory,
     Pids,
-    /// A private file system in memory was full.
+    /// A private in-memory file system was full.
     Tmp,
-    /// A file system of the host was about to be full. The bound is what stays free, and the peak what
-    /// was free when the run was ended.
+    /// A file system of the host was about to be full. The bound is the space that must stay free,
+    /// and the peak the space that was free when the run was ended.
     Disk,
     Output,
     Time,
@@ -230,16 +235,17 @@ impl std::fmt::Display for LimitReached {
     }
 }
 
-/// To the process of a running session. Each is answered with an [`SessionAnswer`], in order.
+/// A request to the process of a running session. Requests are answered in order, each with a
+/// [`SessionAnswer`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum SessionRequest {
-    /// Wait until there is more output than this, or the session has ended.
+    /// Waits until there is more output than this, or the session has ended.
     Wait {
         after_bytes: u64,
         timeout_ms: u64,
     },
-    /// The bytes of the frame are input.
+    /// Writes the bytes of the frame as input.
     Write {
         close: bool,
     },
@@ -256,22 +262,22 @@ pub(super) enum SessionRequest {
         size: PtySize,
     },
     Screen,
-    /// The bytes that draw the screen on another terminal.
+    /// Requests the bytes that draw the screen on another terminal.
     Drawing,
     Kill {
         signal: i32,
     },
     /// Moves the run to the background: no call waits for its result any more.
     Background,
-    /// The result was received whole: the session need not be kept.
+    /// Confirms that the result was received completely, so that the session need not be kept.
     Taken,
-    /// The same from the client that ordered the run and may have another order for this process.
-    /// Answered with [`ShimReady`], or not at all.
+    /// The same confirmation from a client that ordered the run and may have another order for this
+    /// process. It is answered with [`ShimReady`], or not at all.
     TakenForNext,
 }
 
-/// From the run's own process to the client that ordered its last run: it takes a plan again, and
-/// then a [`Go`].
+/// The message from the run's own process to the client of its last run: it is ready for another
+/// plan, followed by a [`Go`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShimReady;
 
@@ -279,7 +285,7 @@ pub(super) struct ShimReady;
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum SessionAnswer {
     Done,
-    /// What of the keys was not understood.
+    /// The parts of the keys that were not understood.
     Keys {
         warnings: Vec<String>,
     },
@@ -289,7 +295,7 @@ pub(super) enum SessionAnswer {
     Screen {
         picture: Picture,
     },
-    /// In the bytes of the frame.
+    /// The drawing is in the bytes of the frame.
     Drawing {
         total_bytes: u64,
     },
@@ -302,7 +308,7 @@ pub(super) enum SessionAnswer {
     },
 }
 
-/// How a session stands.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionStanding {
@@ -310,12 +316,12 @@ pub struct SessionStanding {
     pub ended: bool,
 }
 
-/// Why something was not done.
+/// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 #[error("{message}")]
 pub struct SupervisorRefusal {
-    /// Stable, for programs.
+    /// A stable error code for programs.
     pub code: String,
     pub message: String,
 }
@@ -329,11 +335,12 @@ impl SupervisorRefusal {
     }
 }
 
-/// From a run's process to the supervisor.
+/// A report from a run's process to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum ShimReport {
-    /// The order wants other limits than the process was born with. The next may want the same.
+    /// The order asks for other limits than those that the process was born with. The next order
+    /// may ask for the same.
     Limits {
         limits: RunLimits,
     },
@@ -344,17 +351,17 @@ pub(super) enum ShimReport {
     Shield {
         agent: String,
     },
-    /// The process waits for what the runs of this scope share. Nothing is made for it unless its run was
-    /// authorized: until then it gets what is there already.
+    /// The process waits for what the runs of this scope share. Nothing is made for it before its
+    /// run is authorized: until then, it gets only what exists already.
     Scope {
         order: Box<KeeperOrder>,
         is_authorized: bool,
     },
-    /// The run was the last in its scope as far as this process is concerned, which may have another one.
+    /// The process has no further run in its scope, and may get a run in another one.
     ScopeLeft,
-    /// Nothing of the run is left but `survivors`, which could not be ended, and those that are to
-    /// be left alone. The transcript is kept under this name. The process waits for another order
-    /// of the agent that it names, or is about to end as it should.
+    /// Nothing of the run is left except `survivors`, which could not be ended, and the processes
+    /// that are to be left alone. The transcript is kept under this name. The process either waits
+    /// for another order of the named agent, or is about to end normally.
     Over {
         kept: Option<String>,
         survivors: usize,

@@ -1,4 +1,4 @@
-//! Where supervisors and sessions of one state directory are.
+//! The paths of the supervisors and sessions of one state directory.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// One state directory.
+/// The paths of one state directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupervisorPaths {
     state_dir: PathBuf,
 }
 
-/// Under which a supervisor that stepped aside is found.
+/// Returns the name of the socket of a supervisor that stepped aside.
 pub(super) fn aside(version: &str, pid: i32) -> String {
     format!("{version}~{pid}")
 }
@@ -26,7 +26,7 @@ pub(super) fn is_aside(version: &str) -> bool {
 
 const SOCKET_SUFFIX: &str = ".sock";
 
-/// As much as fits into the address of a socket, with its final zero.
+/// Longest address of a socket, without its final zero.
 const MAX_ADDRESS: usize = 107;
 
 impl SupervisorPaths {
@@ -46,12 +46,12 @@ impl SupervisorPaths {
         &self.state_dir
     }
 
-    /// The transcripts, a directory each.
+    /// The directory of the transcripts, which has one directory per session.
     pub fn sessions(&self) -> PathBuf {
         self.state_dir.join("sessions")
     }
 
-    /// The directory of a session. The name must have the form of one.
+    /// Returns the directory of a session. The name must have the form of a session name.
     pub fn session(&self, name: &str) -> PathBuf {
         self.sessions().join(name)
     }
@@ -68,17 +68,17 @@ impl SupervisorPaths {
         format!("{version}{SOCKET_SUFFIX}")
     }
 
-    /// Held as long as a guard or a supervisor of this version lives.
+    /// The lock that is held as long as a guard or a supervisor of this version lives.
     pub(super) fn lock(&self, version: &str) -> PathBuf {
         self.supervisors().join(format!("{version}.lock"))
     }
 
-    /// Messages of a supervisor that belong to no client.
+    /// The log of supervisor messages that belong to no client.
     pub(super) fn log(&self) -> PathBuf {
         self.supervisors().join("log")
     }
 
-    /// The versions that have, or had, a supervisor here.
+    /// Returns the versions that have, or had, a supervisor here.
     pub(super) fn versions(&self) -> Vec<String> {
         let Ok(directory) = std::fs::read_dir(self.supervisors()) else {
             return Vec::new();
@@ -108,7 +108,7 @@ impl SupervisorPaths {
         })
     }
 
-    /// Replaces a socket that no supervisor serves any more; the caller holds the lock.
+    /// Replaces a socket that no supervisor serves anymore. The caller holds the lock.
     pub(super) fn listen(&self, version: &str) -> io::Result<UnixListener> {
         let name = Self::socket_name(version);
         let new = format!(".{name}.new");
@@ -116,15 +116,15 @@ impl SupervisorPaths {
         let _ = std::fs::remove_file(directory.join(&new));
         let listener = self.with_address(&new, |path| UnixListener::bind(path))?;
         // Only this user may enter the directory. The mode protects the socket if an owner loosens
-        // that.
+        // the directory's.
         let path = directory.join(&new);
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         std::fs::rename(path, directory.join(name))?;
         Ok(listener)
     }
 
-    /// A supervisor that takes no further runs makes room for the next; clients with a session
-    /// there still find it.
+    /// Moves the socket of a supervisor that takes no further runs out of the way of the next one.
+    /// Clients with a session there can still reach it.
     pub(super) fn step_aside(&self, version: &str, pid: i32) -> io::Result<()> {
         let directory = self.supervisors();
         let aside = Self::socket_name(&aside(version, pid));

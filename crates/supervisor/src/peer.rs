@@ -1,8 +1,8 @@
-//! Who is at the other end of a connection, and may it ask for anything?
+//! Finds out which process is at the other end of a connection, and whether it may make requests.
 //!
-//! A run must not be able to start, read or end runs: what it may do was judged, and this socket
-//! was not part of that. Every process of a run descends from the supervisor, however it detaches
-//! itself, because each run has a subreaper there.
+//! A run must not be able to start, read or end runs: its rights were judged, and this socket was
+//! not among them. Every process of a run descends from the supervisor, however it detaches itself,
+//! because each run has a subreaper there.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -20,32 +20,34 @@ use super::message::{PEER_REFUSED, SupervisorRefusal};
 use super::paths::SupervisorPaths;
 use super::{SUPERVISOR_NAME, unsafe_process};
 
-/// Longer chains of parents do not occur; a walk through a changing table must end.
+/// Longest chain of parents. Longer ones do not occur, and a walk through a changing table must
+/// end.
 const MAX_ANCESTORS: usize = 4096;
 
-/// Parents end, and their children get others: then the walk is begun anew.
+/// Most attempts of a walk. It restarts if a parent ends, because the parent's children then get
+/// another one.
 const MAX_WALKS: usize = 10;
 
-/// Where the process at the other end comes from.
+/// The origin of the process at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerOrigin {
     Outside,
-    /// It descends from a run of this state directory, by the process that serves the run; `None`
-    /// of one of another state directory.
+    /// It descends from a run of this state directory, which the given process serves, or, with
+    /// `None`, from a run of another state directory.
     Run(Option<i32>),
 }
 
-/// So many processes are remembered that were found to come from outside.
+/// Most processes that are remembered as coming from outside.
 const MOST_KNOWN: usize = 32;
 
-/// Processes that come from outside, by number and start time. That stays so for as long as they
-/// live: who loses its parent gets an ancestor of that one in its place.
+/// Processes that come from outside, by number and start time. They stay outsiders for as long as
+/// they live: a process that loses its parent gets one of the parent's ancestors instead.
 #[derive(Debug, Default)]
 pub(super) struct Outsiders(VecDeque<(i32, u64)>);
 
 impl Outsiders {
-    /// Lets a process of the same user through unless it descends from a run of this process, the
-    /// supervisor. Whatever cannot be found out is a no.
+    /// Accepts a process of the same user, unless it descends from a run of this process, the
+    /// supervisor. Anything that cannot be found out counts as a refusal.
     pub fn check(
         &mut self,
         connection: &UnixStream,
@@ -64,8 +66,9 @@ impl Outsiders {
             }
             Ok(origin)
         })?;
-        // Runs of other state directories are callers like any other. A process that carries the
-        // mark of a run and has no supervisor above it is what a run left that ended those.
+        // Runs of other state directories are callers like any other. But a process that carries
+        // the mark of a run and has no supervisor above it is left over from a run that ended its
+        // ancestors.
         let is_left = || mark::is_marked(peer.pid).unwrap_or(true);
         if matches!(origin, PeerOrigin::Run(Some(_)))
             || (origin == PeerOrigin::Outside && is_left())
@@ -79,9 +82,9 @@ impl Outsiders {
     }
 }
 
-/// For other sockets that carry decisions: checks that the peer belongs to this user, and is no run
-/// of this state directory. The peer of a connection to a listener is the process that began to
-/// listen.
+/// Checks, for other sockets that carry decisions, that the peer belongs to this user and is no run
+/// of this state directory. If the connection leads to a listener, the peer is the process that
+/// began to listen.
 pub fn check_peer(
     connection: &UnixStream,
     place: &SupervisorPaths,
@@ -92,8 +95,9 @@ pub fn check_peer(
     }
 }
 
-/// Where a process of this user comes from, for transports that give runs fewer rights. An error
-/// means a peer that may not connect at all: another user, or a peer whose origin is unknown.
+/// Returns the origin of a process of this user, for transports that give runs fewer rights. An
+/// error means that the peer may not connect at all, because it belongs to another user or its
+/// origin is unknown.
 pub fn origin(
     connection: impl AsFd,
     place: &SupervisorPaths,
@@ -108,8 +112,8 @@ pub fn origin(
     Ok(origin)
 }
 
-/// Where a process comes from that another program named by its number, such as a message bus. The
-/// process must live while it is looked at.
+/// Returns the origin of a process that another program, such as a message bus, named by its
+/// number. The process must stay alive during the check.
 pub fn process_origin(pid: u32, place: &SupervisorPaths) -> Result<PeerOrigin, SupervisorRefusal> {
     let unknown = || refuse("the process is not there");
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -126,9 +130,9 @@ pub fn process_origin(pid: u32, place: &SupervisorPaths) -> Result<PeerOrigin, S
     }
 }
 
-/// Whether a process without a supervisor above it belongs to a run all the same: by the mark that
-/// no process of a run can take off, or by its control group. A run that ends the processes above
-/// it leaves exactly this.
+/// Whether a process without a supervisor above it nevertheless belongs to a run, by the mark that
+/// no process of a run can remove, or by its control group. A run that ends its ancestors leaves
+/// exactly such processes.
 fn belongs_to_run(pid: i32) -> Result<bool, SupervisorRefusal> {
     match mark::is_marked(pid) {
         Ok(true) => Ok(true),
@@ -137,7 +141,8 @@ fn belongs_to_run(pid: i32) -> Result<bool, SupervisorRefusal> {
     }
 }
 
-/// `origin_of` finds out about a process that lives from before it is asked until after.
+/// Returns the peer's origin. `origin_of` is asked about a process that is alive before and after
+/// the call.
 fn look(
     connection: BorrowedFd<'_>,
     origin_of: impl FnOnce(Pid) -> Result<PeerOrigin, SupervisorRefusal>,
@@ -150,7 +155,7 @@ fn look(
         .or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(Into::into))
         .map_err(unknown)?;
     let origin = origin_of(pid)?;
-    // While the process lives its number is its own: what was read above was about this process.
+    // A living process keeps its number, so everything that was read above was about this process.
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
     match rustix::event::poll(&mut ended, Some(&Timespec::default())) {
         Ok(0) => Ok((peer, origin)),
@@ -158,8 +163,8 @@ fn look(
     }
 }
 
-/// Where a process comes from, by its ancestors. The caller sees to it that the number means one
-/// process all the time.
+/// Returns the origin of a process by its ancestors. The caller ensures that the number refers to
+/// the same process all the time.
 pub(crate) fn descent(peer: Pid, place: &SupervisorPaths) -> Result<PeerOrigin, SupervisorRefusal> {
     descent_below(peer, place, None)
 }
@@ -181,11 +186,12 @@ fn descent_below(
 }
 
 enum AncestorWalk {
-    /// To the first process of this namespace, or the last one that can be seen from here.
+    /// The walk reached the first process of this namespace, or the last one that is visible from
+    /// here.
     Top,
-    /// It met this process: the one that serves the run, or the supervisor.
+    /// The walk met this process: the one that serves the run, or the supervisor.
     Run(i32),
-    /// To the top, past one of another state directory.
+    /// The walk reached the top, past a supervisor of another state directory.
     OtherRun,
     /// One of the ancestors ended meanwhile.
     Broken,
@@ -201,14 +207,15 @@ fn walk_up(mut pid: i32, place: &SupervisorPaths, supervisor: Option<i32>) -> An
         let Some(row) = process_table::row(pid) else {
             return AncestorWalk::Broken;
         };
-        // Another one of the same state directory, which takes no further runs perhaps.
+        // This is another supervisor of the same state directory, perhaps one that takes no further
+        // runs.
         if row.name == SUPERVISOR_NAME {
             if serves(pid, place) {
                 return AncestorWalk::Run(pid);
             }
             is_other_run = true;
         }
-        // A parent is never younger than its child: the number was given away again.
+        // A parent is never younger than its child, so the number was reused.
         if row.started > child_started {
             return AncestorWalk::Broken;
         }
@@ -224,8 +231,8 @@ fn walk_up(mut pid: i32, place: &SupervisorPaths, supervisor: Option<i32>) -> An
     AncestorWalk::Broken
 }
 
-/// Whether a supervisor or shim was called for this state directory. A process can change what it
-/// was called with, but not what others were.
+/// Whether a supervisor or shim was started for this state directory, by its command line. A
+/// process can change its own command line, but not that of others.
 fn serves(pid: i32, place: &SupervisorPaths) -> bool {
     let called = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = called.split(|byte| *byte == 0);

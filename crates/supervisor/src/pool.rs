@@ -1,4 +1,4 @@
-//! Shims: forked ahead of time, handed out, collected.
+//! The pool of shims: they are forked ahead of time, handed out, and collected.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,13 +11,13 @@ use super::paths::SupervisorPaths;
 use super::unsafe_fork::fork_shim;
 use crate::cgroup::{Hierarchies, RunLimits};
 
-/// Waiting when nothing goes on.
+/// Number of waiting shims if nothing is going on.
 const FEWEST: usize = 2;
 
-/// Waiting at most, after many were wanted at once.
+/// Most waiting shims, after many were needed at once.
 const MOST: usize = 16;
 
-/// After so long without need the pool shrinks.
+/// The pool shrinks after this time without need.
 const CALM: Duration = Duration::from_secs(10);
 
 /// One shim, as the supervisor knows it.
@@ -25,30 +25,30 @@ const CALM: Duration = Duration::from_secs(10);
 pub(super) struct Shim {
     pub pid: Pid,
     pub control: OwnedFd,
-    /// The name of the session it serves, once it does.
+    /// The name of the session that the shim serves, once it serves one.
     pub name: Option<String>,
-    /// The agent whose runs it had; none where it had no run yet.
+    /// The agent whose runs the shim had, or `None` if it had no run yet.
     pub agent: Option<String>,
-    /// It said that nothing of its run is left.
+    /// The shim reported that nothing of its run is left.
     pub over: bool,
     /// The name of its control group.
     pub group: String,
-    /// How often the shim was stopped lately, and when for the last time.
+    /// How often the shim was stopped recently, and when it was last stopped.
     pub stops: Option<(u32, Instant)>,
 }
 
-/// What every shim is born with.
+/// The values that every shim is born with.
 #[derive(Debug, Clone)]
 pub(super) struct Parent {
     pub place: SupervisorPaths,
     pub instance: String,
     pub open_files: Option<u64>,
     pub hierarchies: Hierarchies,
-    /// What the last run was limited to: setting this takes time that a waiting shim has.
+    /// The limits of the last run. Setting them takes time, which a waiting shim has.
     pub limits: RunLimits,
 }
 
-/// How many to keep waiting.
+/// How many shims to keep waiting.
 #[derive(Debug)]
 pub(super) struct Need {
     wanted: usize,
@@ -63,7 +63,7 @@ impl Need {
         }
     }
 
-    /// One was wanted and none was there.
+    /// Records that a shim was needed and none was waiting.
     pub fn missed(&mut self) {
         self.wanted = (self.wanted * 2).min(MOST);
         self.last_miss = Instant::now();
@@ -73,14 +73,14 @@ impl Need {
         self.wanted
     }
 
-    /// So many are enough. Where many were wanted a short time ago, most of them are given back by
-    /// their runs soon, and a fork for each would take more time than it saves.
+    /// Number of waiting shims that is enough. If many were needed recently, most of them soon
+    /// return from their runs, and a fork for each would take more time than it saves.
     pub fn fewest(&self) -> usize {
         (self.wanted / 2).max(FEWEST)
     }
 
-    /// More are sent away. Those that come back from their runs stay as long as many were wanted a
-    /// short time ago.
+    /// Number of waiting shims above which shims are dismissed. Those that return from their runs
+    /// stay as long as many were needed recently.
     pub fn most(&self) -> usize {
         if self.wanted > FEWEST {
             2 * MOST
@@ -89,7 +89,7 @@ impl Need {
         }
     }
 
-    /// Wants fewer after a calm time. Says how long that still takes, if it does.
+    /// Lowers the need after a calm time. Returns how much of that time is left, if any.
     pub fn calm_down(&mut self) -> Option<Duration> {
         if self.wanted > FEWEST && self.last_miss.elapsed() >= CALM {
             self.wanted = FEWEST;
@@ -99,9 +99,9 @@ impl Need {
 }
 
 impl Parent {
-    /// Forks one. In the child this does not return.
+    /// Forks one shim. In the child, this does not return.
     pub fn bear(&self, number: u64) -> io::Result<Shim> {
-        // Numbers of processes are used again, and other namespaces have the same ones.
+        // Process numbers are reused, and other namespaces have the same numbers.
         let instance = self.instance.get(..8).unwrap_or_default();
         let me = rustix::process::getpid().as_raw_pid();
         let group = format!("{me}-{instance}-{number}");

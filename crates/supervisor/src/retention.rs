@@ -1,4 +1,4 @@
-//! The sessions on disk: which there are, which are lost, and when they are removed.
+//! The sessions on disk: which exist, which are lost, and when they are removed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,15 +25,16 @@ pub struct ListedSession {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
     Running,
-    /// Its status says how.
+    /// The session's status says how it ended.
     Ended,
-    /// Its supervisor is gone, and it with it.
+    /// Its supervisor is gone, and the session with it.
     Lost,
 }
 
 impl SessionState {
-    /// `living` as for [`list`]. A caller that asks for them after it read the status takes no
-    /// session of a supervisor that has just been started for lost.
+    /// Determines the state of a session. `living` is the same as for [`list`]. A caller that
+    /// determines it after it read the status never mistakes a session of a newly started
+    /// supervisor for a lost one.
     pub fn of(session: &SessionRecord, status: &TranscriptStatus, living: &[String]) -> Self {
         match status.outcome {
             SessionOutcome::Running if living.contains(&session.supervisor) => Self::Running,
@@ -43,9 +44,9 @@ impl SessionState {
     }
 }
 
-/// All sessions, the oldest first, except those that have ended and whose result is just being
-/// handed over: they are kept only if no caller takes it. `living` are the instances of supervisors
-/// that live now; ask for them after the list was wanted and before this.
+/// Returns all sessions, oldest first, except those that have ended and whose result is just being
+/// handed over, which are kept only if no caller takes the result. `living` are the instances of
+/// living supervisors; determine them right before this call.
 pub fn list(place: &SupervisorPaths, living: &[String]) -> Vec<ListedSession> {
     let mut all: Vec<ListedSession> = each(place)
         .filter_map(|(_, status)| {
@@ -63,8 +64,8 @@ pub fn list(place: &SupervisorPaths, living: &[String]) -> Vec<ListedSession> {
     all
 }
 
-/// The run that this process, which [`PeerOrigin::Run`](super::PeerOrigin::Run) names, belongs to. A run is
-/// not recorded in its first moments; `None` too where it is unknown which run it is.
+/// Returns the run of the shim that [`PeerOrigin::Run`](super::PeerOrigin::Run) names. `None` in
+/// the first moments of a run, before it is recorded, and if it is unknown which run it is.
 pub fn served_by(place: &SupervisorPaths, shim: i32) -> Option<SessionRecord> {
     let running = each(place).filter(|(_, status)| status.outcome == SessionOutcome::Running);
     let sessions = running.filter_map(|(_, status)| status.session);
@@ -72,7 +73,7 @@ pub fn served_by(place: &SupervisorPaths, shim: i32) -> Option<SessionRecord> {
     own.next().filter(|_| own.next().is_none())
 }
 
-/// Marks sessions that say they run although their supervisor is not among the living.
+/// Marks running sessions as lost if their supervisor is not among the living.
 pub(super) fn mark_lost(place: &SupervisorPaths, is_living: impl Fn(&str) -> bool) {
     for (name, status) in each(place) {
         let lost = status.outcome == SessionOutcome::Running
@@ -86,7 +87,7 @@ pub(super) fn mark_lost(place: &SupervisorPaths, is_living: impl Fn(&str) -> boo
     }
 }
 
-/// Marks one that says it runs, and of which it is known that it does not.
+/// Marks a session as lost whose status says that it runs, but which is known not to.
 pub(super) fn mark_session_lost(place: &SupervisorPaths, name: &str) {
     let directory = place.session(name);
     let Ok(transcript) = TranscriptReader::open(&directory) else {
@@ -100,15 +101,16 @@ pub(super) fn mark_session_lost(place: &SupervisorPaths, name: &str) {
     }
 }
 
-/// Directories that were reserved for a session that never began. Only for a place whose shims are
-/// all gone, or older than any shim waits.
+/// Removes directories that were reserved for a session that never began. All shims must be gone,
+/// or the directories must be older than any shim waits.
 pub(super) fn remove_reserved(place: &SupervisorPaths, older_than: Duration) {
     let Ok(entries) = fs::read_dir(place.sessions()) else {
         return;
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        // When it got its name: one may have had another before.
+        // The time of the last renaming counts, because the directory may have had another name
+        // before.
         let named = entry.metadata().map(|metadata| metadata.ctime());
         let is_old = named.is_ok_and(|seconds| {
             let named = UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap_or(0));
@@ -136,11 +138,11 @@ fn each(place: &SupervisorPaths) -> impl Iterator<Item = (String, TranscriptStat
         })
 }
 
-/// Finished sessions that are kept at once. A caller can start as many runs as the machine carries, and each leaves
-/// a directory, however little it wrote.
+/// Most finished sessions that are kept at once. A caller can start as many runs as the machine can
+/// carry, and each leaves a directory, however little it wrote.
 const MOST_KEPT: usize = 10_000;
 
-/// When finished sessions are removed, and how much they take until then.
+/// When finished sessions are removed, and how much space they take until then.
 #[derive(Debug, Default)]
 pub(super) struct KeptSessions {
     due: BinaryHeap<Reverse<(u64, String, u64)>>,
@@ -148,7 +150,7 @@ pub(super) struct KeptSessions {
 }
 
 impl KeptSessions {
-    /// All that are there already.
+    /// Loads all existing sessions.
     pub fn load(place: &SupervisorPaths) -> Self {
         let mut kept = Self::default();
         for (name, status) in each(place) {
@@ -159,7 +161,7 @@ impl KeptSessions {
         kept
     }
 
-    /// One that has just ended.
+    /// Adds a session that has just ended.
     pub fn ended(&mut self, place: &SupervisorPaths, name: String) {
         if let Ok(status) = TranscriptStatus::read(&place.session(&name))
             && status.outcome.is_final()
@@ -183,14 +185,14 @@ impl KeptSessions {
         self.bytes
     }
 
-    /// Until the next one is due.
+    /// Returns the time until the next session is due.
     pub fn next_due(&self) -> Option<Duration> {
         let Reverse((due, ..)) = self.due.peek()?;
         Some(Duration::from_millis(due.saturating_sub(now_ms())))
     }
 
-    /// Removes sessions whose time is over, and then the oldest as long as all take more than this or
-    /// are too many.
+    /// Removes sessions that are due, and then the oldest ones as long as they are too many or take
+    /// more than `most_bytes` in total.
     pub fn remove_due(&mut self, place: &SupervisorPaths, most_bytes: u64) {
         self.remove(place, most_bytes, MOST_KEPT);
     }
@@ -209,7 +211,7 @@ impl KeptSessions {
     }
 }
 
-/// Removes a session whose time is over. Another session may have got the name since.
+/// Removes a session that is due. Another session may have got its name since.
 pub(super) fn remove_due_session(place: &SupervisorPaths, name: &str, now: u64) {
     let directory = place.session(name);
     let Ok(status) = TranscriptStatus::read(&directory) else {
@@ -225,8 +227,8 @@ pub(super) fn remove_due_session(place: &SupervisorPaths, name: &str, now: u64) 
     }
 }
 
-/// Removes a session that has ended. One that was removed and whose name was given away since is
-/// left alone.
+/// Removes a session that has ended. If it was removed and its name reused, the new session is left
+/// alone.
 pub(super) fn remove_finished(place: &SupervisorPaths, name: &str) {
     let directory = place.session(name);
     if TranscriptStatus::read(&directory).is_ok_and(|status| status.outcome.is_final()) {

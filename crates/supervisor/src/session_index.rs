@@ -1,9 +1,9 @@
-//! What a process that lives long remembers of the sessions on disk, so that a list of many does not
-//! read all of them again.
+//! Remembers the sessions on disk for a long-lived process, so that a long list does not have to be
+//! read again completely.
 //!
-//! A session that has ended in the background never changes any more: only its name is looked for.
-//! For every other one the times of its status file say whether it has to be read again. The
-//! index chooses and orders; what is shown of a session is read from its files.
+//! A session that has ended in the background never changes again, so only its name is looked up.
+//! For every other session, the times of its status file show whether it must be read again. The
+//! index filters and sorts; the details of a session are read from its files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,24 +16,24 @@ use interlock_transcript::TranscriptStatus;
 use crate::names;
 use crate::paths::SupervisorPaths;
 
-/// What lists are filtered and ordered by.
+/// The values by which lists are filtered and sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexedSession {
     pub name: String,
     pub agent_id: String,
     pub owner: Option<String>,
     pub session_key: Option<String>,
-    /// Which supervisor it belongs to.
+    /// The instance of the supervisor that the session belongs to.
     pub supervisor: String,
     pub background: bool,
     pub started_ms: u64,
-    /// The status says that the session has ended.
+    /// Whether the status says that the session has ended.
     pub is_final: bool,
-    /// When a session that has ended is to be removed.
+    /// When an ended session is due to be removed.
     pub due_ms: Option<u64>,
 }
 
-/// The sessions of one state directory, as they were found by the last look.
+/// The sessions of one state directory, as the last look found them.
 #[derive(Debug, Default)]
 pub struct SessionIndex {
     known: Mutex<RememberedSessions>,
@@ -42,23 +42,24 @@ pub struct SessionIndex {
 #[derive(Debug, Default)]
 struct RememberedSessions {
     by_name: HashMap<String, RememberedSession>,
-    /// The newest first.
+    /// The sessions, newest first.
     ordered: Arc<Vec<Arc<IndexedSession>>>,
-    /// Counts the looks; a session that the last one did not find is gone.
+    /// Counts the looks. A session that the last look did not find is gone.
     look: u64,
 }
 
 #[derive(Debug)]
 struct RememberedSession {
-    /// The inode of the directory: a name can be given away again.
+    /// The inode of the directory, because a name can be reused.
     inode: u64,
     version: StatusVersion,
-    /// `None` where the status names no session, or cannot be read.
+    /// `None` if the status names no session, or cannot be read.
     session: Option<Arc<IndexedSession>>,
     seen: u64,
 }
 
-/// Which status file was read. It is replaced by rename, or written over on a full disk.
+/// Identifies the version of a status file. The file is replaced by a rename, or overwritten if the
+/// disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct StatusVersion {
     inode: u64,
@@ -67,7 +68,7 @@ struct StatusVersion {
 }
 
 impl SessionIndex {
-    /// All sessions that are on disk now, the newest first.
+    /// Returns all sessions that are on disk now, newest first.
     pub fn look(&self, place: &SupervisorPaths) -> Arc<Vec<Arc<IndexedSession>>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = known.refresh(&place.sessions());
@@ -85,7 +86,7 @@ impl SessionIndex {
 }
 
 impl RememberedSessions {
-    /// Whether anything is not as it was.
+    /// Updates the index, and returns whether anything has changed.
     fn refresh(&mut self, directory: &Path) -> bool {
         self.look += 1;
         let mut changed = false;
@@ -131,13 +132,13 @@ impl RememberedSession {
         }
     }
 
-    /// Whether no process writes its status any more.
+    /// Whether no process writes the status anymore.
     fn is_settled(&self) -> bool {
         let settled = |session: &Arc<IndexedSession>| session.is_final && session.background;
         self.session.as_ref().is_some_and(settled)
     }
 
-    /// Reads the status if it is another one. Whether the session is not as it was.
+    /// Reads the status if its file has changed. Returns whether the session has changed.
     fn read_again(&mut self, directory: &Path) -> bool {
         let version = StatusVersion::of(&TranscriptStatus::path(directory)).unwrap_or_default();
         if version == self.version {

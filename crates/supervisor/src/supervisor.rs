@@ -1,4 +1,4 @@
-//! The supervisor itself: one thread that accepts connections, hands them to shims, and sees to it
+//! The supervisor itself: one thread that accepts connections, hands them to shims, and ensures
 //! that nothing of a run outlives its shim.
 
 mod admission;
@@ -33,21 +33,21 @@ use agents::Agents;
 use keepers::Keepers;
 use networks::Networks;
 
-/// Without any running session for so long, it ends. A shim that waits for the next run of its client
-/// counts as one for ten seconds, so that all are gone one minute after the last run.
+/// The supervisor ends after this long without a running session. A shim that waits for its
+/// client's next run counts as a session for ten seconds, so that all processes are gone one minute
+/// after the last run.
 pub(super) const IDLE_TIME: Duration = Duration::from_secs(45);
 
-/// All transcripts of a state directory together.
+/// Most bytes of all transcripts of a state directory together.
 const TOTAL_SPOOL_BYTES: u64 = 10 << 30;
 
-/// How often strays are looked for while there are any: often at first, and less often when they
-/// stay.
+/// Shortest and longest pause between searches for strays. The pause grows if strays stay.
 const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// Strays that are there for longer are left to the guard.
+/// Strays that exist for longer than this are left to the guard.
 const STRAYS_TIME: Duration = Duration::from_secs(5);
 
-/// What was ordered is started within this, as a rule.
+/// A run usually starts within this time of its order.
 const START_TIME: Duration = Duration::from_millis(5);
 
 const LISTENER: u64 = 0;
@@ -56,16 +56,17 @@ const DIRECTORY: u64 = 2;
 const CHILDREN: u64 = 3;
 const FIRST_FREE: u64 = 4;
 
-/// What one is started with.
+/// The values that a supervisor is started with.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub place: SupervisorPaths,
     pub version: String,
     pub instance: String,
     pub listener: UnixListener,
-    /// Its other end closes when the guard dies.
+    /// The pipe to the guard, whose other end closes when the guard dies.
     pub guard: OwnedFd,
-    /// Shared with the guard; given up when this one takes no further runs.
+    /// The lock that is shared with the guard. It is released when this supervisor takes no further
+    /// runs.
     pub lock: OwnedFd,
     pub idle_time: Duration,
 }
@@ -76,41 +77,42 @@ struct Supervisor {
     parent: Parent,
     events: OwnedFd,
     directory: OwnedFd,
-    /// Tells when a child has stopped or ended.
+    /// Signals that a child has stopped or ended.
     children: OwnedFd,
     next_token: u64,
     hellos: HashMap<u64, NewConnection>,
     outsiders: Outsiders,
     shims: HashMap<u64, Shim>,
-    /// Those that wait for an order. Who was born or has waited for the longest time stands in
-    /// front, who had a run a moment ago at the back: it waits for runs of the same agent only.
+    /// The shims that wait for an order. New shims, and those that have waited longest, are in
+    /// front. Shims that just had a run are at the back, because they can take only runs of the
+    /// same agent.
     idle: VecDeque<u64>,
-    /// By name: the shims of sessions that run.
+    /// The shims of running sessions, by session name.
     sessions: HashMap<String, u64>,
     need: Need,
     kept: KeptSessions,
     draining: bool,
-    /// A shim died without saying that all is well.
+    /// A shim died without reporting that nothing of its run is left.
     strays: bool,
-    /// What runs left behind and may keep. Their parent is this process now.
+    /// Processes that runs left behind and that may stay. Their parent is this process now.
     left_alone: Vec<Pid>,
-    /// Groups of shims that are gone, to be removed.
+    /// Groups of ended shims, which are to be removed.
     groups: Vec<Group>,
     agents: Agents,
     keepers: Keepers,
     networks: Networks,
-    /// When the last shim went.
+    /// When the last shim ended.
     last_burial: Instant,
-    /// When it was last looked whether a group is frozen.
+    /// When groups were last checked for being frozen.
     last_look: Instant,
     quota: u64,
     started_ms: u64,
     idle_since: Instant,
-    /// When a shim was last given an order.
+    /// When a shim last received an order.
     last_start: Instant,
 }
 
-/// Serves until it is not needed any more.
+/// Serves until the supervisor is no longer needed.
 pub(super) fn run(setup: Setup) -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     unsafe_process::use_one_heap();
@@ -133,7 +135,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         hierarchies: Hierarchies::probe(),
         limits: RunLimits::default(),
     };
-    // What supervisors left that are gone.
+    // Groups that earlier supervisors left behind are removed.
     cgroup::sweep(&parent.hierarchies, "", |name| {
         let pid = name.split('-').next().unwrap_or_default();
         std::path::Path::new("/proc").join(pid).exists()
@@ -173,15 +175,15 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
     supervisor.serve()
 }
 
-/// There is no reason to stop the process above this one. A run without the shield can do it, and the
-/// one above that continues it may be stopped as well.
+/// Continues the parent process, which nothing has a reason to stop. A run without the shield could
+/// stop it, and could also stop the guard, which continues the supervisor.
 pub(super) fn continue_parent() {
     if let Some(parent) = rustix::process::getppid() {
         let _ = rustix::process::kill_process(parent, rustix::process::Signal::CONT);
     }
 }
 
-/// Tells when the socket is taken away, with the whole state directory perhaps.
+/// Watches for the removal of the socket, or of the whole state directory.
 fn watch_directory(place: &SupervisorPaths) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     let gone = inotify::WatchFlags::DELETE | inotify::WatchFlags::DELETE_SELF;
@@ -189,7 +191,8 @@ fn watch_directory(place: &SupervisorPaths) -> io::Result<OwnedFd> {
     Ok(watch)
 }
 
-/// A session takes descriptors here. Returns the limit that runs are to have.
+/// Raises the limit of open files, because each session needs descriptors here. Returns the limit
+/// that runs are to have.
 fn raise_open_files() -> Option<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -220,7 +223,8 @@ impl Supervisor {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            // The listener comes last: a new client may ask for a session that was just announced.
+            // The listener comes last, because a new client may ask for a session that was just
+            // announced.
             let mut tokens: Vec<u64> = ready.iter().map(|event| event.data.u64()).collect();
             tokens.sort_unstable_by(|a, b| b.cmp(a));
             for token in tokens {
@@ -231,20 +235,20 @@ impl Supervisor {
                 self.keepers.end_all();
                 self.networks.end_all();
                 continue_parent();
-                // A client that connected before the socket was moved learns that the supervisor
-                // closes.
+                // A client that connected before the socket was moved must learn that the
+                // supervisor closes.
                 self.accept();
-                // The guard would do it, if it is there.
+                // The guard also removes the socket, if it is still there.
                 let socket = aside(&self.setup.version, rustix::process::getpid().as_raw_pid());
                 self.setup.place.remove_socket(&socket);
                 if self.strays {
-                    // They cannot be ended from here. The guard ends what is left then, and says
-                    // what it cannot end.
+                    // The strays cannot be ended from here. The guard then ends the rest, and
+                    // reports processes that it cannot end.
                     return Err(io::Error::other("something of a run is left"));
                 }
                 return Ok(());
             }
-            // Last, when every client has its answer.
+            // The pool is refilled last, once every client has its answer.
             if (ready.is_empty() || self.idle.is_empty()) && self.until_refill().is_zero() {
                 self.refill();
             }
@@ -255,7 +259,8 @@ impl Supervisor {
         match token {
             LISTENER => self.accept(),
             GUARD => {
-                // Nothing is looked after any more: what runs may go on, new runs go elsewhere.
+                // Nothing watches over this supervisor anymore. Current runs may continue, but new
+                // runs go to another supervisor.
                 let _ = epoll::delete(&self.events, &self.setup.guard);
                 self.drain();
             }
@@ -273,7 +278,7 @@ impl Supervisor {
         }
     }
 
-    /// A shim has something to say, or is gone.
+    /// Handles reports of a shim, or its end.
     fn hear(&mut self, token: u64) {
         loop {
             let Some(shim) = self.shims.get_mut(&token) else {
@@ -322,8 +327,8 @@ impl Supervisor {
         }
     }
 
-    /// It has had its run and takes the next of its agent: the first to be given one, since it is
-    /// warm.
+    /// Takes back a shim that has had its run. It is the first choice for its agent's next run,
+    /// because it is warm.
     fn take_back(&mut self, token: u64) {
         self.idle.push_back(token);
         if self.draining {
@@ -331,7 +336,8 @@ impl Supervisor {
         }
     }
 
-    /// The shim is gone. If it could not say that nothing is left of its run, that is seen to.
+    /// Buries a shim that has ended. If it could not report that nothing is left of its run, the
+    /// rest is ended here.
     fn bury(&mut self, token: u64) {
         self.idle.retain(|other| *other != token);
         let Some(shim) = self.shims.remove(&token) else {
@@ -344,11 +350,11 @@ impl Supervisor {
         if !shim.over {
             self.strays = true;
             let _ = rustix::process::kill_process(shim.pid, rustix::process::Signal::KILL);
-            // Where there is a group, nothing of it gets away by forking.
+            // If the run has a group, none of its processes can escape by forking.
             let _ = group.as_ref().map(Group::kill);
         }
         self.groups.extend(group);
-        // It has closed its end, so that this is a matter of microseconds.
+        // The shim has closed its end, so this takes only microseconds.
         let _ = rustix::process::waitpid(Some(shim.pid), rustix::process::WaitOptions::empty());
         self.agents.shim_is_gone(token);
         self.keepers.leave_scope(token);
@@ -361,7 +367,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends whatever became a child of this process although it is no shim, and may not stay.
+    /// Ends every process that became a child of this one, unless it is a shim or may stay.
     fn end_strays(&mut self) {
         let mut kept = self.shim_pids();
         kept.extend(&self.left_alone);
@@ -372,7 +378,7 @@ impl Supervisor {
         self.strays |= self.agents.kill_strays();
     }
 
-    /// Collects those of them that have ended.
+    /// Collects those processes that were left alone and have ended.
     fn collect_left_alone(&mut self) {
         tree::collect_adopted(&self.shim_pids());
         self.left_alone
@@ -401,7 +407,7 @@ impl Supervisor {
         self.hellos.retain(|_, visitor| visitor.until > now);
         let most = TOTAL_SPOOL_BYTES / 2;
         self.kept.remove_due(&self.setup.place, most);
-        // Sessions that have ended need no supervisor: the next one, a gateway or a node removes them.
+        // Ended sessions need no supervisor: the next supervisor, a gateway or a node removes them.
         if self.shims.len() > self.idle.len() || !self.hellos.is_empty() {
             self.idle_since = now;
         }
@@ -415,8 +421,8 @@ impl Supervisor {
         self.draining && self.shims.is_empty() && is_tidy
     }
 
-    /// Takes no further runs, and makes room for the supervisor that takes them. Clients with a
-    /// session here still find it.
+    /// Takes no further runs, and makes room for the supervisor that will. Clients with a session
+    /// here can still reach it.
     fn drain(&mut self) {
         if self.draining {
             return;
@@ -432,7 +438,7 @@ impl Supervisor {
         }
     }
 
-    /// Sends a waiting shim away: its control closes, and it ends.
+    /// Dismisses a waiting shim: closing its control makes it end.
     fn retire(&mut self) -> bool {
         let Some(token) = self.idle.pop_front() else {
             return false;
@@ -444,8 +450,9 @@ impl Supervisor {
         true
     }
 
-    /// Every running session may take an equal part of the half that finished ones do not have.
-    /// Counted in powers of two, so that not every start changes the quota of every session.
+    /// Divides the half of the space that finished sessions do not take equally among the running
+    /// sessions. Their number is rounded to a power of two, so that not every start changes the
+    /// quota of every session.
     fn share_quota(&mut self, newest: Option<u64>) {
         let running = self.sessions.len().next_power_of_two().max(1) as u64;
         let free = TOTAL_SPOOL_BYTES - self.kept.bytes().min(TOTAL_SPOOL_BYTES / 2);
@@ -467,7 +474,7 @@ impl Supervisor {
         if self.draining {
             return;
         }
-        // One at a time: between two of them a client may want something.
+        // One shim is forked at a time, because a client may need something in between.
         if self.idle.len() < self.need.fewest() {
             let _ = self.bear();
         } else if self.idle.len() > self.need.most() {
@@ -479,9 +486,9 @@ impl Supervisor {
         (self.need.fewest()..=self.need.most()).contains(&self.idle.len())
     }
 
-    /// How long the pool may stay as it is. A new shim is moved into its group, and while the
-    /// system does that, whatever forks waits: the run that was ordered a moment ago, too. Most
-    /// runs are short, and give their shim back.
+    /// Returns how long the pool may stay as it is. Moving a new shim into its group blocks every
+    /// fork for a moment, even that of a run that was just ordered. Most runs are short and soon
+    /// return their shim.
     fn until_refill(&self) -> Duration {
         if self.idle.len() * 4 < self.need.wanted() {
             return Duration::ZERO;
@@ -503,7 +510,7 @@ impl Supervisor {
         self.next_token
     }
 
-    /// How long to wait for anything to happen.
+    /// Returns how long to wait for the next event.
     fn pause(&mut self) -> Duration {
         let calm = self.need.calm_down();
         let mut pause = self
@@ -537,7 +544,7 @@ impl Supervisor {
         if !self.hellos.is_empty() {
             pause = pause.min(HELLO_TIME);
         }
-        // Rounded up, so that it does not wake just before.
+        // The pause is rounded up, so that it does not end just too early.
         pause + Duration::from_millis(1)
     }
 }

@@ -1,6 +1,7 @@
-//! A sandbox that is made before the run that it is for, while the process of the last run waits for the
-//! next one. It is used only where it is what would be made now: for an equal plan, in the same scope, with
-//! no further socket of the host in view, and with nothing there that was not there to be covered.
+//! A sandbox that is made before its run exists, while the process of the last run waits for the
+//! next one. It is used only if a sandbox that is made now would be the same: for an equal plan, in
+//! the same scope, with no additional host socket in view, and with no new path that would have to
+//! be covered.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::keeper::{NamespaceIds, ScopeNamespaces};
 use super::sockets::SocketNames;
 use super::{RunSandbox, hold_scope, init, link};
 
-/// How long process 1 may take to look at its view once more.
+/// How long process 1 may take to check its view again.
 const CHECK_TIME: Duration = Duration::from_secs(5);
 
 /// A sandbox without a run. It ends when this is dropped.
@@ -24,8 +25,9 @@ pub struct SpareSandbox {
 }
 
 impl SpareSandbox {
-    /// Makes one for a further run like the last. `None` where it cannot be made, or where the run would
-    /// have a layer or a log of its own: the next run then makes its sandbox itself, and says what is wrong.
+    /// Makes a sandbox for another run like the last. `None` if that fails, or if the run would
+    /// have a layer or a log of its own: the next run then makes its sandbox itself, and reports
+    /// what is wrong.
     pub fn make(plan: &SandboxPlan, scope: &ScopeNamespaces) -> Option<Self> {
         let has_layer = |mount: &SandboxMount| matches!(mount, SandboxMount::Overlay { .. });
         if plan.mounts.iter().any(has_layer) || plan.program_log.is_some() {
@@ -33,7 +35,7 @@ impl SpareSandbox {
         }
         let (ids, sockets) = (scope.ids().ok()?, SocketNames::read());
         let mut sandbox = RunSandbox::start(plan, None, false, scope).ok()?;
-        // Without a run, nothing keeps the owner from removing the scope.
+        // As long as there is no run, the owner must be able to remove the scope.
         sandbox.scope = None;
         Some(Self {
             plan: plan.clone(),
@@ -43,13 +45,13 @@ impl SpareSandbox {
         })
     }
 
-    /// The sandbox of a run, if it is what would be made for it now.
+    /// Returns the sandbox for a run, if a sandbox that is made now would be the same.
     pub(super) fn take(
         mut self,
         plan: &SandboxPlan,
         scope: &ScopeNamespaces,
     ) -> Option<RunSandbox> {
-        // Where the run begins is not a part of what it sees.
+        // The working directory does not affect what the run sees.
         self.plan.cwd.clone_from(&plan.cwd);
         let is_same = self.plan == *plan
             && scope.ids().is_ok_and(|ids| ids == self.scope)
@@ -64,7 +66,7 @@ impl SpareSandbox {
         (answer == init::FRESH).then_some(self.sandbox)
     }
 
-    /// Whether a socket came that its mounts show, which one made now would cover.
+    /// Whether the mounts show a new socket, which a sandbox that is made now would cover.
     fn shows_further_sockets(&self) -> bool {
         let further = SocketNames::read().new_since(&self.sockets);
         self.plan.mounts.iter().any(|mount| match mount {

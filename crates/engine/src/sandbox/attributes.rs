@@ -1,10 +1,11 @@
-//! Mode, owner, times and extended attributes of files, for a run without namespaces. Landlock does not see
-//! the calls that change them, so that a run could open the owner's keys to everyone, or close them to the
-//! owner. The kernel stops every process of the run at such a call, and this thread of the run's own process
-//! makes the call for it, where the file lies in what the run may write to.
+//! Mode, owner, times and extended attributes of files, for a run without namespaces. Landlock does
+//! not see the calls that change them, so a run could open the owner's keys to everyone, or lock
+//! the owner out. The kernel stops every process of the run at such a call, and this thread of the
+//! run's own process makes the call on its behalf if the run may write to the file.
 //!
-//! Nothing is looked up twice: the file is opened once, judged by where the kernel says that it lies, and
-//! changed by that descriptor. When this process is gone, the kernel refuses all such calls.
+//! Nothing is looked up twice: the file is opened once, judged by where the kernel says that it is,
+//! and changed through that descriptor. When this process is gone, the kernel refuses all such
+//! calls.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -29,20 +30,20 @@ use super::unsafe_notify::{
 
 const MOST_PATH: usize = 4_096;
 
-/// As much as the kernel takes of a value, and of the name of an attribute.
+/// The kernel's limits for an attribute's value and name.
 const MOST_VALUE: usize = 65_536;
 const MOST_NAME: usize = 255;
 
-/// Set-user-id and set-group-id.
+/// The set-user-ID and set-group-ID bits.
 const SET_ID: u32 = 0o6000;
 
-/// The only attributes that need no privilege, and that no other program obeys.
+/// Prefix of the only attributes that need no privilege, and that no other program obeys.
 const USER_ATTRIBUTES: &[u8] = b"user.";
 
-/// The thread of one run.
+/// The thread that guards one run.
 #[derive(Debug)]
 pub(super) struct AttributeGuard {
-    /// By this the children of the process hand over what the kernel stops them by.
+    /// Over this socket, the children of the process hand over their listeners.
     to_thread: OwnedFd,
 }
 
@@ -69,7 +70,7 @@ impl AttributeGuard {
         Ok(Self { to_thread })
     }
 
-    /// For children of the calling process.
+    /// Returns the socket to the thread, for children of the calling process.
     pub fn to_thread(&self) -> BorrowedFd<'_> {
         self.to_thread.as_fd()
     }
@@ -95,7 +96,7 @@ impl GuardThread {
             }
             match rustix::event::poll(&mut polled, None) {
                 Err(Errno::INTR) => continue,
-                // Then all that waits is refused by the kernel.
+                // The kernel then refuses every call that waits.
                 Err(_) => return,
                 Ok(_) => {}
             }
@@ -112,7 +113,7 @@ impl GuardThread {
                 if event.contains(PollFlags::IN) {
                     self.hear(index);
                 } else if !event.is_empty() {
-                    // No process is left that it could stop.
+                    // The listener has no process left that it could stop.
                     self.listeners.remove(index);
                     continue;
                 }
@@ -141,7 +142,8 @@ impl GuardThread {
         let memory = File::open(format!("/proc/{}/mem", asked.pid)).map_err(|_| Errno::PERM)?;
         let call = AttributeCall::read(asked, &memory)?;
         let file = call.open(asked.pid)?;
-        // Else what was read and opened may be another process's.
+        // If the process no longer waits, another process's memory may have been read and its file
+        // opened.
         if !is_waiting(listener, asked.id) {
             return Err(Errno::INTR);
         }
@@ -149,8 +151,8 @@ impl GuardThread {
         call.change.apply(&file)
     }
 
-    /// Only what the run may write to, and only files of its own user: the calling process may be root, with
-    /// capabilities that the run does not have.
+    /// Allows only files that the run may write to and that belong to its own user, because the
+    /// calling process may be root, with capabilities that the run does not have.
     fn check(&self, file: &OwnedFd) -> Result<(), Errno> {
         let place = std::fs::read_link(by_descriptor(file)).map_err(|_| Errno::PERM)?;
         let found = rustix::fs::fstat(file)?;
@@ -169,7 +171,7 @@ impl GuardThread {
 struct AttributeCall {
     /// The descriptor of a directory, or of the file itself.
     descriptor: i32,
-    /// `None`: the file is the descriptor's own.
+    /// `None` if the file is the descriptor's own.
     path: Option<OsString>,
     follows_links: bool,
     change: AttributeChange,
@@ -208,7 +210,7 @@ impl AttributeCall {
             follows_links: true,
             change,
         };
-        // Relative to a directory; the flags say how.
+        // The path is relative to a directory, and the flags say how to resolve it.
         let at = |flags: u32, change| -> Result<Self, Errno> {
             let known = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
             if flags & !known.cast_unsigned() != 0 {
@@ -274,7 +276,8 @@ impl AttributeCall {
         }
     }
 
-    /// The file that the process means. Links of `/proc` are not followed: they would be this process's own.
+    /// Opens the file that the process means. Links of `/proc` are not followed, because they would
+    /// lead to this process's own files.
     fn open(&self, pid: u32) -> Result<OwnedFd, Errno> {
         let own = |rest: &str| {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -303,7 +306,7 @@ impl AttributeCall {
     }
 }
 
-/// Since Linux 6.6; the same number everywhere.
+/// Available since Linux 6.6, with the same number on all architectures.
 const FCHMODAT2: i64 = 452;
 
 impl AttributeChange {
@@ -340,7 +343,7 @@ impl AttributeChange {
     }
 }
 
-/// Leads to exactly the opened file.
+/// Returns a path that leads to exactly the opened file.
 fn by_descriptor(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
@@ -360,7 +363,8 @@ fn read_name(memory: &File, address: u64) -> Result<CString, Errno> {
         return Err(Errno::RANGE);
     }
     if !name.starts_with(USER_ATTRIBUTES) {
-        // What programs that copy files take for "this file system has none".
+        // Programs that copy files take this error to mean that the file system has no such
+        // attributes.
         return Err(Errno::OPNOTSUPP);
     }
     CString::new(name).map_err(|_| Errno::INVAL)
@@ -387,7 +391,7 @@ fn read_remove(memory: &File, arguments: [u64; 6]) -> Result<AttributeChange, Er
     read_name(memory, arguments[1]).map(AttributeChange::Remove)
 }
 
-/// How a process wrote two times.
+/// The form in which a process passes two times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeForm {
     #[cfg(target_arch = "x86_64")]
@@ -397,7 +401,7 @@ enum TimeForm {
     Nanoseconds,
 }
 
-/// The times of the last access and the last change. No address is the present time.
+/// Reads the times of the last access and the last change. A null address means the present time.
 fn read_times(memory: &File, address: u64, form: TimeForm) -> Result<Timestamps, Errno> {
     let now = Timespec {
         tv_sec: 0,

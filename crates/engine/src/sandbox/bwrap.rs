@@ -1,14 +1,14 @@
-//! bubblewrap as the maker of a scope's namespaces, for systems where a security module lets the program
-//! `bwrap` make user namespaces and Interlock not.
+//! Uses bubblewrap to make a scope's namespaces, on systems where a security module lets the
+//! program `bwrap` make user namespaces but not Interlock.
 //!
 //! ```text
 //! keeper ─► bwrap ─► sh    in new user, network, IPC and UTS namespaces: names itself, then waits
 //!    └──── enters these namespaces, compares them with what was asked for, and lets bwrap end
 //! ```
 //!
-//! From there on everything is as with the native backend: the keeper's file systems, and for each run the
-//! view, the id-mapped mounts, the filter and the process 1. bwrap is not asked to build the view. It looks
-//! its sources up by path a second time, makes mount points where they are missing, also on the host, maps
+//! Everything else is as with the native backend: the keeper's file systems, and for each run the
+//! view, the id-mapped mounts, the filter and the process 1. bwrap does not build the view, because
+//! it looks up its sources by path a second time, makes missing mount points even on the host, maps
 //! no ids, and has no file systems that runs share.
 
 use std::ffi::CString;
@@ -31,7 +31,8 @@ use super::unsafe_confine::{SeparatedPart, enter};
 use crate::streams::{Streams, above_standard, pipe};
 use crate::unsafe_spawn::{CStrings, LaunchAccount};
 
-/// Where bwrap is looked for: directories that only root can write to. The PATH of a caller has no say.
+/// Paths where bwrap is looked for, in directories that only root can write to. The caller's PATH
+/// is ignored.
 const PLACES: [&str; 4] = [
     "/usr/bin/bwrap",
     "/bin/bwrap",
@@ -39,13 +40,13 @@ const PLACES: [&str; 4] = [
     "/run/current-system/sw/bin/bwrap",
 ];
 
-/// What the shell in the new namespaces needs.
+/// The host directories that the shell in the new namespaces needs.
 const SHOWN: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/nix"];
 
-/// Says which process it is, and keeps the namespaces until its standard input is closed.
+/// Prints the number of the process, and keeps the namespaces until its standard input is closed.
 const HOLDER: &str = "echo $$; read -r _";
 
-/// The parts that bwrap makes, by their names below `/proc/PID/ns`.
+/// The namespaces that bwrap makes, by their names below `/proc/PID/ns`.
 const PARTS: [(&str, SeparatedPart); 4] = [
     ("user", SeparatedPart::User),
     ("net", SeparatedPart::Network),
@@ -53,11 +54,12 @@ const PARTS: [(&str, SeparatedPart); 4] = [
     ("uts", SeparatedPart::HostName),
 ];
 
-/// As much as bwrap may write.
+/// Most bytes that are read of bwrap's output.
 const MOST_TEXT: u64 = 2_048;
 
-/// Moves the keeper of a scope, which has one thread, into namespaces that bwrap makes: as
-/// `enter_own_user_namespace` or `enter_user_namespace`, and `separate_mounts`, do it natively.
+/// Moves the keeper of a scope, which has one thread, into namespaces that bwrap makes.
+/// `enter_own_user_namespace` or `enter_user_namespace`, and `separate_mounts`, do the same
+/// natively.
 pub(super) fn enter_bubblewrap_namespaces(user: SandboxUser) -> Result<(), InitFailure> {
     let own = rustix::process::geteuid();
     let is_other_user = own.as_raw() != user.host_uid;
@@ -68,7 +70,8 @@ pub(super) fn enter_bubblewrap_namespaces(user: SandboxUser) -> Result<(), InitF
     let holder = maker.holder()?;
     let made = namespaces_of(&holder.to_string())
         .step(|| "opening the namespaces that bwrap made".to_owned())?;
-    // The number was not given to another process meanwhile: bwrap is not collected, and is its parent.
+    // The number cannot belong to another process by now: bwrap was not collected, and is its
+    // parent.
     if !maker.is_parent_of(holder) {
         return Err(InitFailure::new("bwrap ended too early".to_owned()));
     }
@@ -96,8 +99,8 @@ pub(super) fn enter_bubblewrap_namespaces(user: SandboxUser) -> Result<(), InitF
     Ok(())
 }
 
-/// The program: of root, and writable by root alone. One with the set-user-ID bit makes namespaces that
-/// belong to root, which this process could not enter.
+/// Opens the program, which must belong to root and be writable by root alone. A program with the
+/// set-user-ID bit would make namespaces that belong to root, which this process could not enter.
 fn open_bubblewrap() -> Result<OwnedFd, InitFailure> {
     for place in PLACES {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -128,7 +131,8 @@ fn open_bubblewrap() -> Result<OwnedFd, InitFailure> {
     ))
 }
 
-/// In a user namespace that does not know root, the files of root belong to the overflow id.
+/// Whether the user is root. In a user namespace that does not map root, root's files belong to the
+/// overflow id.
 fn is_of_root(uid: u32) -> bool {
     let overflow = || {
         let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -145,10 +149,10 @@ fn is_of_root(uid: u32) -> bool {
     uid == 0 || overflow()
 }
 
-/// bwrap, and the ends of its streams.
+/// bwrap, with the ends of its streams.
 struct BubblewrapProcess {
     pid: Pid,
-    /// It ends when this is closed.
+    /// The standard input of the shell, which ends when this is closed.
     input: Option<OwnedFd>,
     output: OwnedFd,
     errors: OwnedFd,
@@ -184,7 +188,7 @@ impl BubblewrapProcess {
         })
     }
 
-    /// The process that holds the namespaces. It says its number when all of them are there.
+    /// Returns the process that holds the namespaces. It prints its number once all of them exist.
     fn holder(&self) -> Result<i32, InitFailure> {
         let said = read_line(&self.output).step(|| "waiting for bwrap".to_owned())?;
         if let Ok(holder) = said.trim().parse::<i32>()
@@ -193,7 +197,7 @@ impl BubblewrapProcess {
             return Ok(holder);
         }
         let mut why = String::new();
-        // bwrap writes before it ends; what it wrote is in the pipe.
+        // bwrap writes its error before it ends, so the error is in the pipe by then.
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
         if let Ok(errors) = self.errors.try_clone() {
             let _ = File::from(errors).take(MOST_TEXT).read_to_string(&mut why);
@@ -211,7 +215,7 @@ impl BubblewrapProcess {
         parent.is_some_and(|parent| parent.parse() == Ok(self.pid.as_raw_pid()))
     }
 
-    /// Lets it end, and waits for that. Its namespaces last while a process is in them.
+    /// Lets bwrap end, and waits for that. Its namespaces last as long as a process is in them.
     fn end(&mut self) {
         drop(self.input.take());
         let _ = rustix::process::waitpid(Some(self.pid), WaitOptions::empty());
@@ -242,7 +246,7 @@ fn arguments(user: SandboxUser) -> Vec<String> {
     words
 }
 
-/// In the order of [`PARTS`].
+/// Opens the namespaces in the order of [`PARTS`].
 fn namespaces_of(process: &str) -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open = |(name, _): &(&str, SeparatedPart)| {
@@ -256,7 +260,7 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> io::Result<bool> {
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// The user namespace that was entered knows one id, and that is the one that was asked for.
+/// Checks that the entered user namespace maps only one id, and that it is the requested one.
 fn check_map(kind: &str, inside: u32, outside: u32) -> Result<(), InitFailure> {
     let map = std::fs::read_to_string(format!("/proc/self/{kind}_map"))
         .step(|| format!("reading the {kind} map"))?;
@@ -273,7 +277,7 @@ fn check_map(kind: &str, inside: u32, outside: u32) -> Result<(), InitFailure> {
     }
 }
 
-/// The first line, or all until the other side closes the pipe.
+/// Reads the first line, or everything until the other side closes the pipe.
 fn read_line(pipe: &OwnedFd) -> io::Result<String> {
     let began = Instant::now();
     let mut line = Vec::new();

@@ -1,5 +1,6 @@
-//! The caches of a scope: directories of the owner's home under layers that the runs of the scope share.
-//! The keeper mounts them once, since two mounts over one layer would spoil it, and holds them.
+//! The caches of a scope: directories of the owner's home under layers that the runs of the scope
+//! share. The keeper mounts each layer once and holds it, because two mounts over one layer would
+//! corrupt it.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -15,11 +16,11 @@ use super::init::{InitFailure, Step as _};
 use super::mounts::{self, MapIds, clone_tree, open_checked};
 use crate::streams::above_standard;
 
-/// Below the directory of the scope.
+/// The directory of the caches, below the directory of the scope.
 const CACHES: &str = "caches";
 
-/// So many keepers of one scope can be at work at one time: when settings change, an old one is there
-/// until its last run ends. Each has layers of its own.
+/// Most keepers of one scope that can exist at one time. When settings change, an old keeper
+/// remains until its last run ends. Each keeper has layers of its own.
 const MOST_KEEPERS: usize = 64;
 
 /// One cache of a scope.
@@ -36,7 +37,7 @@ pub(super) struct KeptCache {
 }
 
 impl KeptCache {
-    /// The caches of a plan, in the order of their mounts.
+    /// Returns the caches of a plan, in the order of their mounts.
     pub fn of(sandbox: &SandboxPlan) -> Vec<Self> {
         let caches = sandbox.mounts.iter().filter_map(|mount| match mount {
             SandboxMount::Cache {
@@ -68,15 +69,15 @@ pub(super) struct OpenedCache {
     pub layer: OwnedFd,
 }
 
-/// Layers that no other keeper has.
+/// Cache layers that no other keeper uses.
 pub(super) struct CacheLayers {
     directory: PathBuf,
     _lock: OwnedFd,
 }
 
 impl CacheLayers {
-    /// Takes the first layers of a scope that no other keeper mounts, and makes those that are missing.
-    /// The keeper holds the lock to its end, and with it end the runs of its scope.
+    /// Claims the first layers of a scope that no other keeper mounts, and creates missing ones.
+    /// The keeper holds the lock until it ends, and the runs of its scope end with it.
     pub fn take(scope: &Path, caches: &[KeptCache], user: SandboxUser) -> io::Result<Self> {
         let root = scope.join(CACHES);
         make_private(&root)?;
@@ -109,8 +110,8 @@ fn make_private(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// `upper` and `work` of one cache, which belong to the user of the runs. The top directory of an overlay
-/// looks as that of its layer does.
+/// Makes `upper` and `work` of one cache, which belong to the user of the runs. The top directory
+/// of an overlay has the mode of its layer's directory.
 fn make_layer(directory: &Path, cache: &KeptCache, user: SandboxUser) -> io::Result<()> {
     make_private(directory)?;
     give(directory, user)?;
@@ -138,7 +139,7 @@ fn give(path: &Path, user: SandboxUser) -> io::Result<()> {
     std::os::unix::fs::lchown(path, Some(user.host_uid), Some(user.host_gid))
 }
 
-/// Opens every part once, and refuses a directory that is not what was checked.
+/// Opens every part once, and refuses a directory that is not the one that was checked.
 pub(super) fn open_caches(
     caches: &[KeptCache],
     layers: &CacheLayers,
@@ -149,7 +150,7 @@ pub(super) fn open_caches(
         let source = &cache.source;
         let place = open_checked(source, cache.device, cache.inode)?;
         let lower = clone_tree(&place).step(|| format!("taking {source}"))?;
-        // What runs write goes to the layer.
+        // The runs' writes go to the layer.
         mounts::map_and_close(&lower, source, MountAccess::Ro, 0, cache.owner, map_ids)?;
         let layer = layers.directory.join(&cache.layer);
         let layer = layer.to_str().ok_or(io::ErrorKind::InvalidInput);

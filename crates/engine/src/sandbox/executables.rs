@@ -1,10 +1,12 @@
-//! Which files a run may execute, held by the kernel for every process of its tree (`tree: enforce`).
+//! Restricts which files a run may execute (`tree: enforce`). The kernel enforces this for every
+//! process of the run's tree.
 //!
-//! Process 1 makes the rules, in the view of the run: a rule holds for the file that a path leads to there,
-//! by its inode. The process of the run puts them on itself as one of its last steps, and they stay with
-//! everything that it starts.
+//! Process 1 makes the rules, in the view of the run: a rule applies to the file that a path leads
+//! to there, by its inode. The process of the run puts the rules on itself as one of its last
+//! steps, and everything that it starts inherits them.
 //!
-//! Files in memory have no path that a rule could name. The filter lets none be made that could be executed.
+//! Files in memory have no path that a rule could name. The filter prevents making any that could
+//! be executed.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,15 +16,15 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError,
 };
 
-/// The rules, as a descriptor: these files may be executed, and files in directories among them. For a
-/// process that sees what the run sees.
+/// Returns the rules as a descriptor: these files may be executed, and so may all files in those
+/// that are directories. The calling process must see what the run sees.
 pub(super) fn execution_rules(executables: &[String]) -> io::Result<OwnedFd> {
     let rules = make(executables).map_err(|error| io::Error::other(error.to_string()))?;
     rules.ok_or_else(|| io::Error::other("this kernel has no Landlock"))
 }
 
 fn make(executables: &[String]) -> Result<Option<OwnedFd>, RulesetError> {
-    // A ruleset that says nothing of moving files between directories forbids it.
+    // A ruleset that does not handle `Refer` forbids moving files between directories.
     let handled = AccessFs::Execute | AccessFs::Refer;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -32,7 +34,7 @@ fn make(executables: &[String]) -> Result<Option<OwnedFd>, RulesetError> {
         rules = rules.add_rule(PathBeneath::new(root.as_fd(), AccessFs::Refer))?;
     }
     for path in executables {
-        // What the view does not show cannot be executed anyway.
+        // A file that the view does not show cannot be executed anyway.
         if let Ok(file) = PathFd::new(path) {
             rules = rules.add_rule(PathBeneath::new(file.as_fd(), AccessFs::Execute))?;
         }

@@ -1,5 +1,5 @@
-//! A run on another machine: the connection that the keeper of its scope holds, and the end of what the run
-//! left there. The process of the run here is the client of that connection.
+//! A run on another machine: the connection that the keeper of its scope holds, and the cleanup of
+//! what the run left there. The run's process on this machine is the client of that connection.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -21,17 +21,17 @@ use crate::streams::{Null, Streams, above_standard};
 use crate::tree::Leftover;
 use crate::unsafe_spawn::CStrings;
 
-/// How long the end of a run on the far side may take.
+/// How long ending a run on the far side may take.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a keeper is told of the far side of its scope.
+/// The far side of a scope, as its keeper is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SshOrder {
     pub plan: SshPlan,
-    /// On this host.
+    /// The scope's directory on this host.
     pub scope_directory: String,
-    /// What the workspace of the far side is a copy of. `None` is an empty one.
+    /// The directory that the far workspace is copied from. `None` for an empty workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeded_from: Option<String>,
 }
@@ -58,7 +58,7 @@ pub struct OpenedConnection {
 /// Opens the connection of a scope.
 pub type OpenConnection = fn(&SshOrder) -> Result<OpenedConnection, String>;
 
-/// In the keeper: holds the connection until the other end of the link or the connection is gone.
+/// Holds the connection, in the keeper, until the other end of the link or the connection is gone.
 pub(super) fn keep_connection(
     link: BorrowedFd<'_>,
     order: &SshOrder,
@@ -77,7 +77,7 @@ fn hold(link: BorrowedFd<'_>, connection: &OpenedConnection) -> Result<(), InitF
     let pid = pid.step(|| "the connection".to_owned())?;
     let process = rustix::process::pidfd_open(pid, PidfdFlags::empty());
     let process = process.step(|| "watching the connection".to_owned())?;
-    // Those of the keeper itself: a run on another machine enters none.
+    // These are the keeper's own namespaces. A run on another machine enters none.
     let own = open_namespaces().step(|| "opening the namespaces".to_owned())?;
     let borrowed: Vec<BorrowedFd<'_>> = own.iter().map(|one| one.as_fd()).collect();
     link::send(link, MADE, &borrowed).step(|| "saying that it is there".to_owned())?;
@@ -104,7 +104,7 @@ pub(crate) struct FarSide {
 }
 
 impl FarSide {
-    /// Nothing is reached by this.
+    /// Describes the far side. This makes no connection.
     pub fn of(
         ssh: &SshPlan,
         sandbox: &SandboxPlan,
@@ -131,7 +131,7 @@ impl FarSide {
         }))
     }
 
-    /// What the client is called with.
+    /// The arguments that the client is called with.
     pub fn run_arguments(&self, plan: &RunPlan, text: &str) -> Vec<String> {
         self.ssh.run_arguments(&FarRun {
             id: &self.run_id,
@@ -142,7 +142,8 @@ impl FarSide {
         })
     }
 
-    /// Ends what is left of the run there, and returns when nothing is. What could not be ended is said.
+    /// Ends what is left of the run on the far side, and returns once nothing is left. If something
+    /// could not be ended, the result says so.
     pub fn end(&self) -> Option<Leftover> {
         let why = match self.try_end() {
             Ok(true) => return None,

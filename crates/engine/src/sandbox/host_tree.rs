@@ -1,8 +1,9 @@
-//! Which programs a run on the host starts (`tools.exec.tree`), held as in a sandbox: by rules of Landlock
-//! (`enforce`), or by a kernel that asks before each of them (`log`).
+//! Limits or logs which programs a run on the host starts (`tools.exec.tree`), with the same means
+//! as in a sandbox: Landlock rules (`enforce`), or a kernel that asks before each start (`log`).
 //!
-//! Each program of the plan puts this on itself as its last step, with `no_new_privs`: neither rules nor
-//! filters hold a process that could gain privileges. The plan lists no program that would need them.
+//! Each program of the plan puts this on itself as its last step, with `no_new_privs`: neither
+//! rules nor filters could hold a process that gains privileges. The plan lists no program that
+//! needs privileges.
 
 use std::ffi::CStr;
 use std::io;
@@ -20,7 +21,7 @@ use crate::error::StartError;
 use crate::streams::above_standard;
 use crate::unsafe_spawn::CStrings;
 
-/// What the programs of one run put on themselves.
+/// The restrictions that the programs of one run put on themselves.
 #[derive(Debug)]
 pub struct HostTree {
     execution_rules: Option<OwnedFd>,
@@ -29,7 +30,7 @@ pub struct HostTree {
 }
 
 impl HostTree {
-    /// Nothing runs by this.
+    /// Prepares the restrictions. This runs nothing.
     pub(crate) fn make(tree: &PlanTree) -> Result<Arc<Self>, StartError> {
         Self::prepare(tree).map(Arc::new).map_err(StartError::Tree)
     }
@@ -56,13 +57,14 @@ impl HostTree {
         })
     }
 
-    /// The programs that the run has started so far, where they are logged.
+    /// Returns the programs that the run has started so far, if they are logged.
     pub(crate) fn programs(&self) -> Option<StartedPrograms> {
         let (log, _) = self.program_log.as_ref()?;
         Some(log.programs())
     }
 
-    /// In the child that becomes the program, as the last step before that. Allocates nothing.
+    /// Applies the restrictions. The child calls this as its last step before it becomes the
+    /// program. This allocates nothing.
     pub(crate) fn become_run(&self, path: &CStr, argv: &CStrings) -> io::Result<()> {
         rustix::thread::set_no_new_privs(true)?;
         if let Some(rules) = &self.execution_rules {
@@ -75,7 +77,8 @@ impl HostTree {
     }
 }
 
-/// Whether this kernel can hold which files a run executes. The error says what it lacks.
+/// Checks whether this kernel can restrict which files a run executes. The error says what it
+/// lacks.
 pub fn probe_execution_rules() -> io::Result<()> {
     execution_rules(&[]).map(drop)
 }

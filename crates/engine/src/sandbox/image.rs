@@ -1,6 +1,6 @@
-//! What the root of a scope's container holds: taken in the container's own mount namespace, as mounts that
-//! the view of a run is built of. The namespaces of a run are the same as with the native backend, so that
-//! nothing of it runs in the container: that only keeps its image mounted.
+//! Takes what the root of a scope's container holds, in the container's own mount namespace, as
+//! mounts for the view of a run. The run's namespaces are the same as with the native backend.
+//! Nothing of the run executes in the container, which only keeps its image mounted.
 //!
 //! ```text
 //! keeper ─► engine ─► container    its root file system, mounted while it lives
@@ -26,25 +26,25 @@ use super::link;
 use super::mounts::{attributes, clone_tree, open_source};
 use super::unsafe_confine::{self, MountReach, SeparatedPart, enter, exit, set_attributes};
 
-/// Entries of the root that come from the container in no case: they show the machine.
+/// Entries of the root that never come from the container, because they show the machine.
 const NEVER_TAKEN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// As many entries are taken: a mount for each.
+/// Most entries that are taken, since each needs a mount.
 const MOST_ENTRIES: usize = 2_000;
 
-/// Words of the child that takes them.
+/// Message types of the child that takes the entries.
 const TREE: u8 = b't';
 const LINK: u8 = b'l';
 const END: &[u8] = b"end";
 
-/// The container that a keeper has to hold, and what it is made of.
+/// The container that a keeper must hold, and what it is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContainerOrder {
     pub plan: ContainerPlan,
     pub backend: SandboxBackend,
     pub scope_id: String,
-    /// On the host.
+    /// The scope's directory on the host.
     pub scope_directory: String,
     pub user: SandboxUser,
     pub limits: SandboxLimits,
@@ -63,14 +63,14 @@ impl ContainerOrder {
     }
 }
 
-/// Sees to it that the container runs, and says which process is its first one.
+/// Ensures that the container runs, and returns its first process.
 pub type ReadyContainer = fn(&ContainerOrder) -> Result<i32, String>;
 
-/// A container that runs, in the keeper of its scope.
+/// A running container, in the keeper of its scope.
 #[derive(Debug)]
 pub(super) struct HeldContainer {
     pub namespaces: ContainerNamespaces,
-    /// Readable when the container has ended.
+    /// Becomes readable when the container has ended.
     pub process: OwnedFd,
 }
 
@@ -97,7 +97,7 @@ impl HeldContainer {
             };
             format!("opening the container: {error}{hint}")
         })?;
-        // The number was not given to another process meanwhile.
+        // This confirms that the number did not pass to another process meanwhile.
         if ready(order)? != first {
             return Err("the container was started anew meanwhile; repeat the call".to_owned());
         }
@@ -109,14 +109,14 @@ impl HeldContainer {
     }
 }
 
-/// Where the root of a container is to be seen.
+/// The namespaces in which the root of a container is visible.
 #[derive(Debug)]
 pub(super) struct ContainerNamespaces {
     user: OwnedFd,
     mounts: OwnedFd,
 }
 
-/// One entry of the root of an image, to be put where a run sees it.
+/// One entry of an image's root, to be put where a run sees it.
 #[derive(Debug)]
 pub(super) enum ImageEntry {
     Tree { path: String, tree: OwnedFd },
@@ -126,7 +126,7 @@ pub(super) enum ImageEntry {
 impl ContainerNamespaces {
     pub const COUNT: usize = 2;
 
-    /// In the order of [`Self::descriptors`].
+    /// Makes the value from descriptors in the order of [`Self::descriptors`].
     pub fn from_descriptors(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let all: [OwnedFd; Self::COUNT] = descriptors
             .try_into()
@@ -143,8 +143,9 @@ impl ContainerNamespaces {
         [self.user, self.mounts]
     }
 
-    /// What the root of the container holds, read-only, but for the places where the plan mounts something
-    /// else. A child takes it: no process comes back from another mount namespace.
+    /// Takes what the root of the container holds, read-only, except for the paths where the plan
+    /// mounts something else. A child does this, because a process cannot return from another mount
+    /// namespace.
     pub fn take_root(&self, plan: &SandboxPlan) -> io::Result<Vec<ImageEntry>> {
         let targets: Vec<&str> = plan
             .mounts
@@ -210,8 +211,8 @@ fn receive(link: &OwnedFd) -> io::Result<Vec<ImageEntry>> {
     }
 }
 
-/// In the child: hands over the entries of a directory. One that leads to a place of the plan is not taken
-/// as a whole, so that the mount point can be made beside its other entries.
+/// Hands over the entries of a directory, in the child. An entry that leads to a target of the plan
+/// is not taken as a whole, so that the mount point can be made beside its other entries.
 fn take(directory: &str, targets: &[&str], link: &OwnedFd) -> io::Result<()> {
     let mut names: Vec<String> = std::fs::read_dir(directory)?
         .flatten()
@@ -232,7 +233,7 @@ fn take(directory: &str, targets: &[&str], link: &OwnedFd) -> io::Result<()> {
         if found.is_dir() && is_way {
             take(&path, targets, link)?;
         } else if is_way {
-            // A directory of its own takes this place.
+            // A new directory takes the place of this entry.
         } else if found.is_symlink() {
             let to = std::fs::read_link(&path)?.into_os_string().into_vec();
             let words = [&[LINK], path.as_bytes(), &[0], &to].concat();

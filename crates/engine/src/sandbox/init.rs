@@ -1,6 +1,7 @@
-//! The init of a sandbox: process 1 of its PID namespace. It enters what the runs of its scope share, makes
-//! the namespaces that are the run's own, builds what the run sees, hands all of them to the process of the
-//! run, and then collects what ends. When it ends, the kernel ends everything inside.
+//! The init of a sandbox: process 1 of its PID namespace. It enters the namespaces that the runs of
+//! its scope share, makes those of this run, builds the view of the run, and hands all of them to
+//! the run's process. After that it collects ended processes. When it ends, the kernel ends
+//! everything inside.
 //!
 //! ```text
 //! shim ─┬─► maker        opened sources, the scope's namespaces, its own; starts the init and is over
@@ -9,8 +10,8 @@
 //!       └─► program      a child of the shim, inside the sandbox
 //! ```
 //!
-//! The maker is this binary, executed anew: it has one thread and none of the memory of the process that
-//! starts runs. If any step fails, the run does not start.
+//! The maker is this binary, executed anew: it has one thread, and none of the memory of the
+//! process that starts runs. If any step fails, the run does not start.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -34,40 +35,40 @@ use super::mounts::{self, PreparedTrees, SharedTrees};
 use super::sockets::HostSockets;
 use super::unsafe_confine::{self, exit, give_up_capabilities, separate, watch_children};
 
-/// Says that the sandbox is there. Any other message says why it is not.
+/// The message that the sandbox is ready. Any other message gives the reason of a failure.
 pub(super) const MADE: &[u8] = b"made";
 
-/// Asks process 1 whether the view is still what it would be if it were made now. The answer is [`FRESH`] or
+/// Asks process 1 whether a view that is made now would equal this one. The answer is [`FRESH`] or
 /// [`STALE`].
 pub(super) const CHECK: &[u8] = b"check";
 pub(super) const FRESH: &[u8] = b"fresh";
 pub(super) const STALE: &[u8] = b"stale";
 
-/// Says that the run has started as many processes as it may have at one time.
+/// The message that the run has started as many processes as it may have at one time.
 pub(super) const FULL: &[u8] = b"full";
 
-/// How often it is looked at how many processes a run has started, where their number is limited.
+/// How often the processes that a run has started are counted, if their number is limited.
 const COUNTING_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 20_000_000,
 };
 
-/// In front of the number of process 1, as the process of the run knows it.
+/// Prefix of the number of process 1, as the run's process knows it.
 pub(super) const NUMBER: &str = "init ";
 
-/// What the maker is told.
+/// The order that the maker receives.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct InitOrder {
     pub sandbox: SandboxPlan,
-    /// The directory of the run's layer, where the plan has one.
+    /// The directory of the run's layer, if the plan has one.
     #[serde(default)]
     pub layer: Option<std::path::PathBuf>,
-    /// The run has a terminal, which is one of the sandbox's own.
+    /// Whether the run has a terminal, which the sandbox makes itself.
     pub has_terminal: bool,
 }
 
-/// Which step failed, and why.
+/// The step that failed, and why.
 #[derive(Debug)]
 pub(super) struct InitFailure(pub(super) String);
 
@@ -77,7 +78,7 @@ impl InitFailure {
     }
 }
 
-/// Names the step of an error.
+/// Adds the name of the failed step to an error.
 pub(super) trait Step<T> {
     fn step(self, name: impl FnOnce() -> String) -> Result<T, InitFailure>;
 }
@@ -88,8 +89,9 @@ impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
     }
 }
 
-/// The whole life of the process. Its standard input is the link to the process of the run, and its
-/// standard output the order, as a file in memory. Only [`super::RunSandbox::make`] starts it.
+/// Runs the maker and init of a sandbox until it ends. Its standard input is the link to the run's
+/// process, and its standard output is the order, as a file in memory. Only
+/// [`super::RunSandbox::make`] starts it.
 pub fn become_sandbox_init() -> i32 {
     let (link, order) = (rustix::stdio::stdin(), rustix::stdio::stdout());
     let Err(InitFailure(why)) = make(link, order) else {
@@ -102,7 +104,7 @@ pub fn become_sandbox_init() -> i32 {
 fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), InitFailure> {
     let order: InitOrder = read_order(order)?;
     let plan = &order.sandbox;
-    // Before the network namespace of the host is left.
+    // The sockets are read before this process leaves the network namespace of the host.
     let sockets = HostSockets::read();
     let user = plan.user;
     let scope = ScopeNamespaces::receive(link).step(|| "receiving the scope".to_owned())?;
@@ -126,7 +128,7 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
         entered.step(|| "entering the namespaces of the scope".to_owned())
     };
     let trees = if is_other_user {
-        // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
+        // Only the owner of a file system can map its ids, so root opens the sources.
         separate_mounts(UnshareFlags::NEWNS)?;
         let trees = PreparedTrees::open(&order, sockets, &|owner| id_map(owner, user))?;
         enter(&scope)?;
@@ -138,7 +140,7 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
         })?
     };
     drop(scope);
-    // A process stays in the PID namespace that it was born in.
+    // A process stays in the PID namespace that it was born in, so process 1 must be a child.
     match unsafe_confine::fork().step(|| "starting process 1".to_owned())? {
         Some(init) => {
             let number = format!("{NUMBER}{}", init.as_raw_pid());
@@ -157,7 +159,7 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
     }
 }
 
-/// What each run has of its own. The scope's user namespace owns these.
+/// The namespaces that each run has of its own. They belong to the scope's user namespace.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWPID)
     .union(UnshareFlags::NEWCGROUP);
@@ -177,7 +179,7 @@ pub(super) fn separate_mounts(flags: UnshareFlags) -> Result<(), InitFailure> {
     rustix::mount::mount_change("/", private).step(|| "separating mounts".to_owned())
 }
 
-/// A user namespace in which this user has its own number, and all others are unknown.
+/// Enters a user namespace that maps only this user, to its own number.
 pub(super) fn enter_own_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
     let enter = || -> io::Result<()> {
         separate(UnshareFlags::NEWUSER)?;
@@ -198,8 +200,8 @@ pub(super) fn enter_own_user_namespace(user: SandboxUser) -> Result<(), InitFail
     enter().step(|| "making a user namespace".to_owned())
 }
 
-/// A user namespace in which only the user of this sandbox is known, whom nothing on the host belongs
-/// to. The caller is root, and is that user afterwards.
+/// Enters a user namespace that maps only the user of this sandbox, who owns nothing on the host.
+/// The caller is root, and is that user afterwards.
 pub(super) fn enter_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
     let enter = || -> io::Result<()> {
         let uids = format!("{} {} 1", user.uid, user.host_uid);
@@ -210,7 +212,7 @@ pub(super) fn enter_user_namespace(user: SandboxUser) -> Result<(), InitFailure>
     enter().step(|| "making a user namespace".to_owned())
 }
 
-/// In a user namespace of the scope, which the calling process came to from outside.
+/// Becomes the user, in a user namespace of the scope that the process entered from outside.
 pub(super) fn become_user(user: SandboxUser) -> io::Result<()> {
     let (gid, uid) = (
         Some(rustix::process::Gid::from_raw(user.gid)),
@@ -221,8 +223,8 @@ pub(super) fn become_user(user: SandboxUser) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves the calling process, which is root, into a new user namespace. Another process writes its maps:
-/// only one outside may.
+/// Moves the calling process, which is root, into a new user namespace. Another process writes its
+/// maps, because only a process outside may do so.
 fn be_mapped(uids: &str, gids: &str) -> io::Result<()> {
     let (own, of_writer) = link::pair()?;
     let target = rustix::process::getpid();
@@ -257,14 +259,14 @@ fn is_done(child: Pid) -> io::Result<()> {
     }
 }
 
-/// The user namespace by which a mount maps the ids of its files: on the host they belong to `owner`,
-/// and inside to the user of the run.
+/// Makes the user namespace by which a mount maps the ids of its files: on the host they belong to
+/// `owner`, and inside to the user of the run.
 pub(super) fn id_map(owner: MountOwner, user: SandboxUser) -> io::Result<OwnedFd> {
     let (own, of_child) = link::pair()?;
     match unsafe_confine::fork()? {
         None => {
             drop(own);
-            // Lives only until its namespace was taken.
+            // The child lives only until its namespace is taken.
             let separated = separate(UnshareFlags::NEWUSER);
             let word: &[u8] = if separated.is_ok() {
                 b"ready"
@@ -297,7 +299,7 @@ pub(super) fn id_map(owner: MountOwner, user: SandboxUser) -> io::Result<OwnedFd
     }
 }
 
-/// Process 1, to its end.
+/// Runs process 1 until it ends.
 fn live(
     link: BorrowedFd<'static>,
     order: &InitOrder,
@@ -326,8 +328,9 @@ fn live(
     Ok(())
 }
 
-/// What the process of the run gets: user, mounts, processes, network, communication, host name, the
-/// engine's side of a terminal, the rules of execution, and the file systems in memory.
+/// Returns the descriptors that the run's process gets: user, mount, PID, network, IPC and UTS
+/// namespaces, the engine's side of a terminal, the execution rules, and the file systems in
+/// memory.
 fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open =
@@ -348,7 +351,8 @@ fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     Ok(handed)
 }
 
-/// What needed no cover because it could not be reached when the view was made, and why not.
+/// Paths that were not covered because they were unreachable when the view was made, each with the
+/// reason.
 struct Absences(Vec<(String, Option<Errno>)>);
 
 impl Absences {
@@ -360,8 +364,8 @@ impl Absences {
         Self(noted.collect())
     }
 
-    /// Whether all of it is still out of reach, for the same reason. What can be reached would be covered
-    /// in a view that is made now.
+    /// Whether all of these paths are still unreachable, for the same reason. A view that is made
+    /// now would cover a path that has become reachable.
     fn still_hold(&self) -> bool {
         let holds =
             |(path, why): &(String, Option<Errno>)| why.is_some() && mounts::obstacle(path) == *why;
@@ -369,9 +373,9 @@ impl Absences {
     }
 }
 
-/// Until the process of the run is gone or closes the link. Collects what loses its parent, and says when
-/// the run has started as many processes as it may have at one time. Where no control group counts refusals,
-/// the kernel tells only the program that a process was refused to.
+/// Waits until the run's process is gone or closes the link. Meanwhile this collects orphans, and
+/// reports if the run has started as many processes as it may have at one time. If no control group
+/// counts refusals, the kernel reports a refused process only to the program that asked for it.
 fn wait(link: BorrowedFd<'_>, ended: &OwnedFd, absences: &Absences, mut most: Option<u64>) {
     loop {
         if most.is_some_and(|most| processes_so_far() >= most) {
@@ -398,7 +402,8 @@ fn wait(link: BorrowedFd<'_>, ended: &OwnedFd, absences: &Absences, mut most: Op
     }
 }
 
-/// How many processes this PID namespace has had so far: their numbers are given out one after another.
+/// Returns how many processes this PID namespace has had so far, since numbers are assigned
+/// consecutively.
 fn processes_so_far() -> u64 {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let last = load.split_whitespace().next_back();

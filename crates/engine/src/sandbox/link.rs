@@ -1,4 +1,5 @@
-//! The words between the process of a run and the init of its sandbox: short messages with descriptors.
+//! The messages between the process of a run and the init of its sandbox: short texts with
+//! descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,13 +12,13 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// As long as a message may be.
+/// Longest message.
 const MOST_TEXT: usize = 2_048;
 
-/// As many descriptors as one message has.
+/// Most descriptors in one message.
 const MOST_DESCRIPTORS: usize = 64;
 
-/// Two ends that keep messages apart, and say when the other one is gone.
+/// Makes two ends that preserve message boundaries, and detect when the other end is gone.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -43,7 +44,7 @@ pub(super) fn send(link: impl AsFd, text: &[u8], descriptors: &[BorrowedFd<'_>])
     Ok(())
 }
 
-/// The next message; an error when the other side is gone or says nothing for too long.
+/// Returns the next message. Fails if the other side is gone or silent for too long.
 pub(super) fn receive(link: impl AsFd, patience: Duration) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let patience = Timespec {
         tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),

@@ -1,8 +1,13 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
-//! network, without capabilities, and with a filter of system calls.
+//! network, without capabilities, and with a system call filter.
 //!
-//! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), `far_side` (a run on another machine), `restricted` (a run without namespaces), `host_tree` (which programs a run on the host starts), [`init`] (who makes the rest and in which order), `mounts`
-//! (what a run sees), `interlock_syscalls` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
+//! `ahead` makes a sandbox before its run exists. Read [`keeper`] (what runs of a scope share),
+//! `bwrap` (an alternative maker of the scope's namespaces), `image` (what a container shows),
+//! `far_side` (a run on another machine), `restricted` (a run without namespaces), `host_tree`
+//! (which programs a run on the host starts), [`init`] (who makes the rest and in which order),
+//! `mounts` (what a run sees), `interlock_syscalls` (what a run may ask of the kernel), `network`
+//! and `netd_link` (what a run reaches, and who serves that). This module starts, enters and ends
+//! the sandbox.
 
 mod ahead;
 mod attributes;
@@ -75,47 +80,49 @@ pub use restricted::RestrictedRun;
 pub use space::{RunSpace, SpaceLook};
 pub use trial::{try_backend, try_sandbox};
 
-/// The argument by which the binary becomes the init of a sandbox.
+/// The argument that turns the binary into the init of a sandbox.
 pub const INIT_COMMAND: &str = "sandbox-init";
 
 /// How long a sandbox may take to be made.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// No core file, and no handler of them: the kernel starts one, as root of the host, also under a limit
-/// of 0, and under a limit of 1 it does not. The filter keeps it from being lowered.
+/// Prevents both a core file and a core handler. The kernel starts a handler as root of the host
+/// even under a limit of 0, but not under a limit of 1. The filter keeps the run from lowering the
+/// limit.
 const NO_CORE_HANDLER: Rlimit = Rlimit {
     current: Some(1),
     maximum: Some(1),
 };
 
-/// The namespaces of one run, and process 1 in them.
+/// The namespaces of one run, with their process 1.
 #[derive(Debug)]
 pub struct RunSandbox {
     namespaces: SandboxNamespaces,
     user: SandboxUser,
-    /// This process is root, and the user of the run is another one, whom it has to become.
+    /// Whether this process is root and has to become another user, the user of the run.
     becomes_user: bool,
     is_root: bool,
     init: Pid,
-    /// Exactly this process, also when its number is given away.
+    /// Refers to exactly this process, even if its number is reused.
     init_process: OwnedFd,
-    /// The init ends when this is closed.
+    /// The link to the init, which ends when the link is closed.
     link: OwnedFd,
     /// The engine's side of the run's terminal, until it is taken.
     terminal: Mutex<Option<OwnedFd>>,
     filter: Vec<FilterInstruction>,
-    /// Processes at one time. Counted in this namespace alone, so that it holds also where the system
-    /// has no control group for it.
+    /// Most processes at one time. They are counted in this namespace alone, so that the limit also
+    /// holds if the system has no control group for it.
     most_processes: Option<u64>,
-    /// What the programs of the run may execute, where that is limited.
+    /// Restricts what the programs of the run may execute, if that is limited.
     execution_rules: Option<OwnedFd>,
-    /// The log of the programs that the run starts, and the filter by which it is asked.
+    /// The log of the programs that the run starts, and the filter that queries it.
     program_log: Option<(ProgramLog, Vec<FilterInstruction>)>,
-    /// What the run changes of its workspace, where that is not the workspace itself.
+    /// The layer that receives the run's changes, if the run does not change its workspace
+    /// directly.
     layer: Option<RunLayer>,
     /// The file systems that the run writes to.
     space: Arc<RunSpace>,
-    /// Keeps the directory of the scope from being removed, once there is a run for the sandbox.
+    /// Keeps the directory of the scope from being removed, once the sandbox has a run.
     scope: Option<OwnedFd>,
 }
 
@@ -130,8 +137,9 @@ struct SandboxNamespaces {
 }
 
 impl RunSandbox {
-    /// Makes the sandbox of a plan, in what the keeper of its scope holds, or takes the one that was made
-    /// ahead. Nothing of the plan runs by this. For a process whose children are all the run's.
+    /// Makes the sandbox of a plan within the namespaces that the keeper of its scope holds, or
+    /// takes the sandbox that was made ahead. This runs nothing of the plan. All children of the
+    /// calling process must belong to the run.
     pub(crate) fn make(
         plan: &RunPlan,
         sandbox: &SandboxPlan,
@@ -153,7 +161,7 @@ impl RunSandbox {
         let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
         let made = Self::start(sandbox, layer, plan.pty.is_some(), scope);
         if let (Err(_), Some(directory)) = (&made, directory) {
-            // Nothing ran in it.
+            // Nothing ran in the directory.
             let _ = std::fs::remove_dir_all(directory);
         }
         made.map(Arc::new).map_err(StartError::Sandbox)
@@ -197,7 +205,8 @@ impl RunSandbox {
         let maker = start_maker(&order, of_maker)
             .map_err(|error| format!("starting its first process: {error}"))?;
         let received = receive(&link);
-        // Its only work is done, and its child is this process's own: this process is a subreaper.
+        // The maker's only work is done. Its child becomes a child of this process, which is a
+        // subreaper.
         let _ = rustix::process::waitpid(Some(maker), WaitOptions::empty());
         let (init, descriptors) = received?;
         let init_process = rustix::process::pidfd_open(init, PidfdFlags::empty())
@@ -237,8 +246,8 @@ impl RunSandbox {
             link,
             terminal: Mutex::new(terminal),
             filter,
-            // Process 1 and the keeper of the scope are counted too. Where a control group counts, it
-            // refuses first, and knows that it did.
+            // Process 1 and the scope's keeper count too. If a control group also counts, it
+            // refuses first, and records that it did.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(2)),
             execution_rules,
             program_log,
@@ -252,12 +261,13 @@ impl RunSandbox {
         Arc::clone(&self.space)
     }
 
-    /// Process 1, by its number outside.
+    /// Returns process 1, by its number outside.
     pub(crate) fn init(&self) -> Pid {
         self.init
     }
 
-    /// Whether the run has started as many processes as it may have at one time: it may be at that limit.
+    /// Whether the run once had as many processes as it may have at one time, so that it may lack
+    /// some.
     pub(crate) fn may_lack_processes(&self) -> bool {
         let mut word = [0; init::FULL.len()];
         let flags = RecvFlags::DONTWAIT;
@@ -265,18 +275,18 @@ impl RunSandbox {
         received.is_ok() && word == init::FULL
     }
 
-    /// The programs that the run has started so far, where they are logged.
+    /// Returns the programs that the run has started so far, if they are logged.
     pub(crate) fn programs(&self) -> Option<StartedPrograms> {
         let (log, _) = self.program_log.as_ref()?;
         Some(log.programs())
     }
 
-    /// Whether the run changes a layer over its workspace.
+    /// Whether the run changes a layer over its workspace instead of the workspace itself.
     pub(crate) fn has_layer(&self) -> bool {
         self.layer.is_some()
     }
 
-    /// The engine's side of the terminal that was made in the sandbox; once.
+    /// Takes the engine's side of the terminal that was made in the sandbox. This works once.
     pub(crate) fn take_terminal(&self) -> Option<OwnedFd> {
         self.terminal
             .lock()
@@ -284,8 +294,9 @@ impl RunSandbox {
             .take()
     }
 
-    /// In a child without threads: from here on it sees what the run sees, what it starts is in the
-    /// sandbox, and it is the user of the run. Allocates nothing.
+    /// Enters the sandbox, in a child without threads. From here on, the child sees what the run
+    /// sees, whatever it starts is in the sandbox, and it is the user of the run. This allocates
+    /// nothing.
     pub(crate) fn enter(&self) -> io::Result<()> {
         if self.is_root {
             rustix::thread::set_thread_groups(&[])?;
@@ -306,8 +317,8 @@ impl RunSandbox {
         Ok(())
     }
 
-    /// In the child that becomes the program, as the last step before that: gives up everything that
-    /// entering took. Allocates nothing.
+    /// Gives up everything that was needed to enter. The child calls this as its last step before
+    /// it becomes the program. This allocates nothing.
     pub(crate) fn become_run(&self, path: &CStr, argv: &CStrings) -> io::Result<()> {
         rustix::process::setrlimit(Resource::Core, NO_CORE_HANDLER)?;
         if self.most_processes.is_some() {
@@ -327,8 +338,8 @@ impl RunSandbox {
         install_filter(&self.filter)
     }
 
-    /// Ends everything inside at once, and returns when it is gone: the kernel lets process 1 end only
-    /// after all others.
+    /// Ends everything inside at once, and returns when it is gone: the kernel lets process 1 end
+    /// only after all others.
     pub(crate) fn end(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.init_process, Signal::KILL);
         loop {
@@ -345,7 +356,7 @@ impl RunSandbox {
 }
 
 impl Drop for RunSandbox {
-    /// A sandbox that no run was started in ends here. Another call finds nothing to end.
+    /// Ends a sandbox that no run was started in. If it has already ended, this does nothing.
     fn drop(&mut self) {
         self.end();
     }
@@ -358,7 +369,7 @@ fn hold_scope(directory: &str) -> io::Result<OwnedFd> {
     Ok(held)
 }
 
-/// The maker names process 1, and process 1 hands over its namespaces.
+/// Receives the number of process 1 from the maker, and the namespaces from process 1.
 fn receive(link: &OwnedFd) -> Result<(Pid, Vec<OwnedFd>), String> {
     let (mut init, mut made) = (None, None);
     loop {
@@ -387,8 +398,8 @@ fn start_maker(order: &init::InitOrder, link: OwnedFd) -> io::Result<Pid> {
     start_self(INIT_COMMAND, order_file(order)?, link)
 }
 
-/// Executes this binary anew: with this hidden command, the link as standard input, the order as standard
-/// output, and no environment.
+/// Executes this binary anew, with this hidden command, the link as standard input, the order as
+/// standard output, and no environment.
 fn start_self(command: &str, order: OwnedFd, link: OwnedFd) -> io::Result<Pid> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let program = rustix::fs::open("/proc/self/exe", path, Mode::empty())?;
@@ -401,7 +412,7 @@ fn start_self(command: &str, order: OwnedFd, link: OwnedFd) -> io::Result<Pid> {
     start_program(above_standard(program)?, argv, streams, None)
 }
 
-/// Executes a program that sets a sandbox up, without an environment. Nothing of a plan runs by this.
+/// Executes a program that sets up a sandbox, without an environment. This runs nothing of a plan.
 fn start_program(
     program: OwnedFd,
     argv: CStrings,
@@ -435,7 +446,7 @@ fn start_program(
     })
 }
 
-/// The order, as a file in memory that is read from its start.
+/// Writes the order to a file in memory, which is read from its start.
 fn order_file(order: &impl serde::Serialize) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("interlock-sandbox", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(file);
@@ -444,7 +455,7 @@ fn order_file(order: &impl serde::Serialize) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Why system calls are refused inside, one reason for each group of them.
+/// The reasons for refusing system calls inside, one per group of calls.
 pub fn filter_reasons() -> Vec<&'static str> {
     interlock_syscalls::refusal_reasons()
 }

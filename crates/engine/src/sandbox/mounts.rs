@@ -1,5 +1,5 @@
-//! What a sandboxed run sees: built from descriptors that were opened once and compared with the plan.
-//! No path of the host is resolved twice, and no mount point is ever made on the host.
+//! Builds the view of a sandboxed run from descriptors that were opened once and compared with the
+//! plan. No path of the host is resolved twice, and no mount point is ever made on the host.
 
 mod kernel_trees;
 
@@ -26,35 +26,39 @@ use super::unsafe_confine::{
     MountReach, set_attributes,
 };
 
-/// The new root is built over this directory, which every system has, in a view that nothing else sees.
+/// The new root is built over this directory, which every system has, in a view that no other
+/// process sees.
 const STAGE: &str = "/usr";
 
-/// An empty file that covers files. It lies in the new root only until that is complete.
+/// An empty file that covers other files. It exists in the new root only until the root is
+/// complete.
 const EMPTY: &str = ".interlock-empty";
 
-/// Where programs share memory by name. The scope's own.
+/// Where programs share memory by name. Each scope has its own.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The root of a keeper holds a few directories.
+/// Size of a keeper's root, which holds only a few directories.
 const KEEPER_ROOT_BYTES: u64 = 64 << 10;
 
-/// The mounts of the host that the plan names, detached and with their attributes, in the order of the
-/// plan; and the sockets that are covered in them.
+/// The mounts of the host that the plan names, detached and with their attributes, in the order of
+/// the plan, and the sockets that are covered in them.
 pub(super) struct PreparedTrees {
     trees: Vec<Option<OwnedFd>>,
     sockets: HostSockets,
-    /// The layer of the run, where it has one.
+    /// The layer of the run, if it has one.
     layer: Option<OwnedFd>,
 }
 
-/// The file systems in memory that the keeper of the scope holds, detached, by where a run sees them.
+/// The in-memory file systems that the keeper of the scope holds, detached, by the path at which a
+/// run sees them.
 pub(super) type SharedTrees = BTreeMap<String, OwnedFd>;
 
-/// Makes the user namespace whose map a mount takes: files of this owner become those of the run.
+/// Makes the user namespace whose map a mount takes: files of this owner become files of the run's
+/// user.
 pub(super) type MapIds<'a> = &'a dyn Fn(MountOwner) -> io::Result<OwnedFd>;
 
 impl PreparedTrees {
-    /// Opens every source once, and refuses one that is not what was checked.
+    /// Opens every source once, and refuses a source that is not the one that was checked.
     pub fn open(
         order: &InitOrder,
         sockets: HostSockets,
@@ -87,7 +91,7 @@ impl PreparedTrees {
             };
             let access = match mount {
                 SandboxMount::Bind { access, .. } => *access,
-                // What a run writes goes to its layer.
+                // The run's writes go to its layer.
                 _ => MountAccess::Ro,
             };
             let opened = open_checked(source, *device, *inode)?;
@@ -104,7 +108,7 @@ impl PreparedTrees {
     }
 }
 
-/// Opens a path of the host, which has to be what was checked.
+/// Opens a path of the host, which must be the file that was checked.
 pub(super) fn open_checked(source: &str, device: u64, inode: u64) -> Result<OwnedFd, InitFailure> {
     let opened = open_source(source).step(|| format!("opening {source}"))?;
     let found = rustix::fs::fstat(&opened).step(|| format!("looking at {source}"))?;
@@ -141,9 +145,9 @@ pub(super) fn map_and_close(
     })
 }
 
-/// Builds the new root, makes it the root of the calling process, which is process 1 of its namespace,
-/// and detaches everything else. Returns the paths of the plan that needed nothing, since they were not
-/// there or out of reach.
+/// Builds the new root, makes it the root of the calling process, which is process 1 of its
+/// namespace, and detaches everything else. Returns the plan's paths that needed nothing, because
+/// they did not exist or were out of reach.
 pub(super) fn build(
     plan: &SandboxPlan,
     trees: PreparedTrees,
@@ -168,7 +172,8 @@ pub(super) fn build(
         let failed = || format!("showing {}", mount.target());
         stage.put(mount, tree).step(failed)?;
         if let SandboxMount::Bind { source, target, .. } = mount {
-            // Before anything is copied or held, so that it is covered there too.
+            // This precedes every copying and holding of mounts, so that the socket is covered
+            // there too.
             for rest in trees.sockets.below(Path::new(source)) {
                 stage
                     .cover_socket(&Path::new(target).join(rest))
@@ -182,13 +187,13 @@ pub(super) fn build(
     Ok(stage.passed_over.into_inner())
 }
 
-/// Where the file systems of a scope lie in the root of its keeper, by their number.
+/// Where a file system of a scope is mounted in the root of its keeper, by its number.
 fn kept_path(number: usize) -> String {
     format!("/{number}")
 }
 
-/// In the keeper of a scope: an empty root that holds the file systems of the scope and nothing else,
-/// those in memory first.
+/// Builds, in the keeper of a scope, an empty root that holds the file systems of the scope and
+/// nothing else, starting with those in memory.
 pub(super) fn build_kept(
     modes: &[u32],
     bytes: u64,
@@ -224,7 +229,8 @@ pub(super) fn build_kept(
     enter_root(&stage.root)
 }
 
-/// In a child that has entered the mounts of a keeper: one of its file systems, to be attached elsewhere.
+/// Takes one of a keeper's file systems, to be attached elsewhere. Called in a child that has
+/// entered the keeper's mounts.
 pub(super) fn take_kept(number: usize) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = rustix::fs::open(kept_path(number), flags, Mode::empty())?;
@@ -238,7 +244,7 @@ pub(super) fn take_kept(number: usize) -> io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// A file system in memory over [`STAGE`], to become the root.
+/// Mounts an in-memory file system over [`STAGE`], which becomes the root.
 fn new_root(bytes: u64) -> Result<OwnedFd, InitFailure> {
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let place =
@@ -253,7 +259,7 @@ fn new_root(bytes: u64) -> Result<OwnedFd, InitFailure> {
 fn enter_root(root: &OwnedFd) -> Result<(), InitFailure> {
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::process::fchdir(root).step(|| "entering the root".to_owned())?;
-    // The old root lies over the new one for a moment, and is then detached.
+    // The old root is mounted over the new one for a moment, and is then detached.
     rustix::process::pivot_root(".", ".").step(|| "changing the root".to_owned())?;
     rustix::mount::unmount(".", UnmountFlags::DETACH)
         .step(|| "leaving the host's root".to_owned())?;
@@ -271,19 +277,19 @@ pub(super) struct Stage {
     root: OwnedFd,
     shared: RefCell<SharedTrees>,
     image: RefCell<Vec<ImageEntry>>,
-    /// Where those are shown that were put, and the directories below that lead to other mounts.
+    /// The targets that were mounted, and the directories below them that lead to other mounts.
     ways: RefCell<BTreeSet<String>>,
-    /// The attribute of what can be written to, where only listed files are executed.
+    /// The attribute of writable mounts, if only listed files may be executed.
     pub(super) never_executed: u64,
     layer: Option<OwnedFd>,
-    /// What was to be covered or held, and was not there.
+    /// Paths that were to be covered or held, but did not exist.
     passed_over: RefCell<Vec<String>>,
 }
 
-/// What has to be at a place before something is mounted there.
+/// What must exist at a path before something is mounted there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MountPoint {
-    /// It is there already, or there is nothing to do.
+    /// It exists already, or there is nothing to do.
     Existing,
     Directory,
     File,
@@ -331,7 +337,8 @@ impl Stage {
             SandboxMount::Hold { target, access, .. } => {
                 match self.find_itself(target, MountPoint::Existing) {
                     Ok(place) => hold(&place, *access),
-                    // It went since the plan was made: then there is nothing to hold.
+                    // The path has disappeared since the plan was made, so there is nothing to
+                    // hold.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
                         self.passed_over.borrow_mut().push(target.clone());
                         Ok(())
@@ -351,7 +358,7 @@ impl Stage {
         }
     }
 
-    /// What the root of the container holds.
+    /// Mounts what the root of the container holds.
     fn put_image(&self) -> io::Result<()> {
         for entry in self.image.take() {
             match entry {
@@ -371,7 +378,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What the runs of the scope share at this path.
+    /// Mounts what the runs of the scope share at this path.
     fn put_shared(&self, target: &str) -> io::Result<()> {
         let tree = self.shared.borrow_mut().remove(target);
         let tree = tree.ok_or(io::ErrorKind::NotFound)?;
@@ -383,10 +390,10 @@ impl Stage {
         Ok(())
     }
 
-    /// Every directory of a shared file system that leads to a mount becomes a mount too. Otherwise
-    /// another run of the scope could rename it while this one is set up, and what is to be covered or
-    /// held below would not be found there. All runs of a scope have the same ways, and no run can rename
-    /// a directory that is a mount in its own view.
+    /// Makes every directory of a shared file system that leads to a mount a mount too. Otherwise
+    /// another run of the scope could rename the directory while this run is set up, and the paths
+    /// that are to be covered or held below would not be found there. All runs of a scope have the
+    /// same such directories, and no run can rename a directory that is a mount in its own view.
     fn hold_way(&self, target: &str) -> io::Result<()> {
         let ends = target.match_indices('/').skip(1).map(|(end, _)| end);
         for way in ends.filter_map(|end| target.get(..end)) {
@@ -403,7 +410,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether something else is mounted at a path already.
+    /// Whether something else is already mounted at a path.
     fn is_other_mount(&self, path: &str) -> io::Result<bool> {
         let Some((parent, _)) = path.rsplit_once('/') else {
             return Ok(false);
@@ -417,8 +424,8 @@ impl Stage {
         Ok(parent.st_dev != place.st_dev)
     }
 
-    /// The place of a path in the new root. No link is followed on the way: what is inside may have been
-    /// arranged by an earlier run.
+    /// Opens a path in the new root. No link is followed on the way, because an earlier run may
+    /// have arranged what is inside.
     pub(super) fn find(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
         let place = self.find_itself(path, point)?;
         if file_type(&place)? == FileType::Symlink {
@@ -427,8 +434,8 @@ impl Stage {
         Ok(place)
     }
 
-    /// The same, of a path that may be a link itself. A link can be held, so that it is neither renamed nor
-    /// replaced: the kernel mounts a link on a link.
+    /// Does the same for a path that may itself be a link. A link can be held, so that it is
+    /// neither renamed nor replaced: the kernel mounts a link on a link.
     fn find_itself(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
         let mut place = self.root.try_clone()?;
         let mut names = names(path)?.into_iter().peekable();
@@ -471,8 +478,9 @@ impl Stage {
     fn cover(&self, target: &str) -> io::Result<()> {
         let place = match self.find(target, MountPoint::Existing) {
             Ok(place) => place,
-            // What is not there, or out of reach even with the capabilities that this process has and
-            // the run has not, needs no cover. A link leads to a path that has its own row.
+            // A path needs no cover if it does not exist, or is out of reach even with the
+            // capabilities that this process has and the run does not. A link leads to a path that
+            // has its own row.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -499,7 +507,7 @@ impl Stage {
         attach(&tree, &place)
     }
 
-    /// Covers a socket of the host, if that is what is shown here.
+    /// Covers a socket of the host, if this path shows it.
     fn cover_socket(&self, target: &Path) -> io::Result<()> {
         let Some(target) = target.to_str() else {
             return Err(io::Error::other(format!(
@@ -514,13 +522,13 @@ impl Stage {
     }
 }
 
-/// The path while the root is being built.
+/// Returns the path while the root is being built.
 pub(super) fn staged(path: &str) -> String {
     format!("{STAGE}{path}")
 }
 
-/// What keeps a path from being reached in the root of the calling process; `None` if nothing does. No link
-/// is followed.
+/// Returns the error that makes a path unreachable in the root of the calling process, or `None` if
+/// it is reachable. No link is followed.
 pub(super) fn obstacle(path: &str) -> Option<Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -567,7 +575,7 @@ fn hold(place: &OwnedFd, access: MountAccess) -> io::Result<()> {
     attach(&tree, place)
 }
 
-/// Where only listed files are executed, none of those is one that a run could have written.
+/// If only listed files may be executed, no file that a run could have written is among them.
 fn not_executed(plan: &SandboxPlan, access: MountAccess) -> u64 {
     match (&plan.executables, access) {
         (Some(_), MountAccess::Rw) => ATTRIBUTE_NO_EXECUTE,
@@ -583,9 +591,10 @@ pub(super) fn attributes(access: MountAccess) -> u64 {
     }
 }
 
-/// A file system in memory, not attached yet.
+/// Makes an in-memory file system, which is not attached yet.
 fn memory(mode: u32, bytes: u64) -> io::Result<OwnedFd> {
-    // As many files as would fill it with four kilobytes each, and some more for directories.
+    // The limit of files allows as many as fill it with four kilobytes each, and some more for
+    // directories.
     let files = (bytes / 4_096).saturating_add(1_024);
     let settings = [
         ("mode", format!("{mode:o}")),
@@ -596,7 +605,7 @@ fn memory(mode: u32, bytes: u64) -> io::Result<OwnedFd> {
     new_tmpfs(&settings, attributes)
 }
 
-/// A directory with nothing in it, in which nothing can be made.
+/// Makes an empty directory in which nothing can be created.
 fn empty_directory() -> io::Result<OwnedFd> {
     let settings = [
         ("mode", "0555".to_owned()),

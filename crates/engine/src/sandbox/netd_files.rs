@@ -1,5 +1,6 @@
-//! The files that `interlock netd` reads, held by the kernel: those by which the system resolves names, and
-//! nothing of the user that it runs as. What it writes is open before.
+//! Restricts the files that `interlock netd` reads, enforced by the kernel: it may read the files
+//! by which the system resolves names, and nothing of the user that it runs as. The files that it
+//! writes are opened before.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -9,8 +10,8 @@ use landlock::{
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 
-/// Directories, since such files are replaced and not written to: settings of resolvers, what services put
-/// in their place, and the libraries that resolve.
+/// The rules name directories, because such files are replaced instead of written to: resolver
+/// settings, files that services put in their place, and the libraries that resolve names.
 const READ: [&str; 9] = [
     "/etc",
     "/run/systemd/resolve",
@@ -23,8 +24,8 @@ const READ: [&str; 9] = [
     "/nix/store",
 ];
 
-/// Confines the calling process, which has one thread, and all that it starts. A kernel without Landlock
-/// has the filter and the user alone.
+/// Confines the calling process, which has one thread, and everything that it starts. On a kernel
+/// without Landlock, only the filter and the user protect the rest.
 pub(super) fn confine_to_name_files() -> io::Result<()> {
     restrict().map_err(|error| io::Error::other(error.to_string()))
 }

@@ -1,4 +1,5 @@
-//! The words between the supervisor and `interlock netd`, and how that process confines itself.
+//! The messages between the supervisor and `interlock netd`, and the self-confinement of that
+//! process.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -17,28 +18,28 @@ use super::unsafe_confine::install_filter;
 use super::{init, link};
 use interlock_syscalls::MemoryFiles;
 
-/// The argument by which the binary becomes the server of the networks of sandboxes.
+/// The argument that turns the binary into the server of the sandboxes' networks.
 pub const NETD_COMMAND: &str = "netd";
 
-/// In front of a scope that is to be served.
+/// Prefix of a scope to serve.
 const SERVE: &[u8] = b"serve";
 
-/// In front of the name of a scope that is over.
+/// Prefix of the name of a scope that has ended.
 const FORGET: &str = "forget ";
 
-/// With the connection of a process that answers questions.
+/// Message with the connection of a process that answers questions.
 const ASKER: &[u8] = b"asker";
 
-/// The user that this process becomes where it is started by root: it needs nothing of root's.
+/// The user that this process becomes if root started it, because it needs no rights of root.
 const NO_USER: u32 = 65_534;
 
-/// What `netd` is told at its start.
+/// The order that `netd` receives at its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetdOrder {
-    /// The file that its records go to.
+    /// The file that it writes its records to.
     pub journal: PathBuf,
-    /// The file in which the gateway says where it listens.
+    /// The file in which the gateway publishes its address.
     pub gateway_lock: PathBuf,
 }
 
@@ -47,7 +48,7 @@ pub struct NetdOrder {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServedScope {
     pub scope_id: String,
-    /// In words: `agent main`.
+    /// The scope in words, such as `agent main`.
     pub scope: String,
     pub rules: SandboxNetworkRules,
 }
@@ -57,8 +58,8 @@ pub struct ServedScope {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServedNetwork {
     pub scope: ServedScope,
-    /// The inode of its network namespace. By it, a process that answers questions finds the run that a
-    /// connection comes from.
+    /// The inode of the scope's network namespace. A process that answers questions uses it to find
+    /// the run that a connection comes from.
     pub namespace: u64,
 }
 
@@ -66,21 +67,22 @@ pub struct ServedNetwork {
 #[derive(Debug)]
 pub struct StartedNetd {
     pub pid: Pid,
-    /// It ends when this is closed.
+    /// The link to the process, which ends when this is closed.
     pub link: OwnedFd,
 }
 
 impl StartedNetd {
-    /// Executes this binary anew. For a process with one thread, or one that no thread of its own forks.
+    /// Executes this binary anew. The calling process must have one thread, or must not fork in any
+    /// of its own threads.
     pub fn start(order: &NetdOrder) -> io::Result<Self> {
         let (link, of_netd) = link::pair()?;
-        // The supervisor never waits for it.
+        // The supervisor never waits for this process.
         rustix::io::ioctl_fionbio(&link, true)?;
         let pid = super::start_self(NETD_COMMAND, super::order_file(order)?, of_netd)?;
         Ok(Self { pid, link })
     }
 
-    /// Hands over the sockets of a scope. It keeps copies of its own.
+    /// Hands over the sockets of a scope. `netd` keeps its own copies.
     pub fn serve(&self, network: &ServedNetwork, sockets: &[OwnedFd]) -> io::Result<()> {
         let order = super::order_file(network)?;
         let mut all = vec![order.as_fd()];
@@ -88,7 +90,7 @@ impl StartedNetd {
         link::send(&self.link, SERVE, &all)
     }
 
-    /// Hands over the connection of a process that answers questions. It keeps a copy of its own.
+    /// Hands over the connection of a process that answers questions. `netd` keeps its own copy.
     pub fn add_asker(&self, connection: impl AsFd) -> io::Result<()> {
         link::send(&self.link, ASKER, &[connection.as_fd()])
     }
@@ -98,7 +100,7 @@ impl StartedNetd {
     }
 }
 
-/// What the supervisor says to `netd`.
+/// A message from the supervisor to `netd`.
 #[derive(Debug)]
 pub enum NetdMessage {
     Serve(Box<ServedNetwork>, ScopeSockets),
@@ -108,7 +110,7 @@ pub enum NetdMessage {
 }
 
 impl NetdMessage {
-    /// The next message, which has to be there. `None` when the supervisor is gone.
+    /// Returns the next message, which must be available. `None` if the supervisor is gone.
     pub fn receive(link: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let (text, descriptors) = match link::receive(link, Duration::ZERO) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -137,9 +139,10 @@ impl NetdMessage {
     }
 }
 
-/// In `netd`, before it has a second thread: reads its order, and opens with it what has to be opened. From
-/// then on it is no user of this machine where root started it, has no capability, gains none, reads no
-/// files but those by which names are resolved, and its system calls are filtered like those of a run.
+/// Reads the order in `netd`, before it has a second thread, and opens what it needs. From then on,
+/// `netd` is no user of this machine if root started it, has no capability, can gain none, reads no
+/// files except those by which names are resolved, and its system calls are filtered like those of
+/// a run.
 pub fn begin_netd<T>(open: impl FnOnce(&NetdOrder) -> io::Result<T>) -> Result<T, String> {
     let order: NetdOrder =
         init::read_order(rustix::stdio::stdout()).map_err(|init::InitFailure(why)| why)?;

@@ -1,6 +1,6 @@
-//! The network of a scope, made inside by its keeper and served outside by `interlock netd`: routes by which
-//! every address is local, a DNS socket, and listeners. The sockets leave as descriptors, so that there is no
-//! bridge, no file and no variable that leads out.
+//! The network of a scope, made inside by its keeper and served outside by `interlock netd`: routes
+//! that make every address local, a DNS socket, and listeners. The sockets leave the scope as
+//! descriptors, so that no bridge, file or variable leads out.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -12,13 +12,13 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use super::unsafe_confine::attach_filter;
 use interlock_syscalls::FilterInstruction;
 
-/// Where programs that know a proxy find one, on the scope's loopback.
+/// The ports on the scope's loopback where proxy-aware programs find a proxy.
 pub const CONNECT_PORT: u16 = 3_128;
 pub const SOCKS_PORT: u16 = 1_080;
 
 const DNS_PORT: u16 = 53;
 
-/// More ports are not listened on: each is a descriptor.
+/// Most ports that are listened on. Each needs a descriptor.
 pub const MOST_PORTS: usize = 20;
 
 /// The first interface of every network namespace.
@@ -29,19 +29,19 @@ const LOOPBACK_INDEX: u32 = 1;
 pub struct ScopeSockets {
     pub dns: OwnedFd,
     pub dns_stream: OwnedFd,
-    /// Sees the first packet of every TCP connection, so that a refused one is known too.
+    /// Sees the first packet of every TCP connection, so that refused connections are known too.
     pub attempts: OwnedFd,
     pub connect: OwnedFd,
     pub socks: OwnedFd,
-    /// One for each port of the rules, in their order.
+    /// One listener per port of the rules, in their order.
     pub listeners: Vec<OwnedFd>,
 }
 
 impl ScopeSockets {
-    /// In the keeper, in its network, before it gives up its capabilities.
+    /// Makes the sockets in the keeper, inside its network, before it gives up its capabilities.
     pub(super) fn make(ports: &[u16]) -> io::Result<Self> {
         add_local_route(AddressFamily::INET)?;
-        // A machine without IPv6 has no such addresses to reach.
+        // A machine without IPv6 has no IPv6 addresses to reach.
         let _ = add_local_route(AddressFamily::INET6);
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listeners = ports.iter().map(|port| listen_everywhere(*port));
@@ -84,16 +84,16 @@ impl ScopeSockets {
     }
 }
 
-/// For connections to any address: a listener of both families, or of the one that there is.
+/// Makes a listener for connections to any address, of both families or of the only available one.
 fn listen_everywhere(port: u16) -> io::Result<OwnedFd> {
     let both = TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     let listener = both.or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))?;
     Ok(listener.into())
 }
 
-/// Passes on what asks for a connection: of the TCP flags, SYN without ACK.
+/// Passes packets that request a connection, which have the TCP flag SYN but not ACK.
 const ATTEMPTS: [FilterInstruction; 6] = [
-    // The length of the IP header, then the flags behind it.
+    // Loads the length of the IP header, then the TCP flags behind it.
     instruction(0xb1, 0, 0, 0),
     instruction(0x50, 0, 0, 13),
     instruction(0x54, 0, 0, 0x12),
@@ -122,14 +122,14 @@ fn watch_attempts() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Makes every address of a family one of this network itself: a connection to any of them reaches a
-/// listener here or is refused at once.
+/// Makes every address of a family local to this network: a connection to any of them reaches a
+/// listener here, or is refused at once.
 fn add_local_route(family: AddressFamily) -> io::Result<()> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
         SocketFlags::CLOEXEC,
-        // Number 0 of its protocols, which is that of routes.
+        // `None` is protocol number 0, which is the protocol of routes.
         None,
     )?;
     let kernel = SocketAddrNetlink::new(0, 0);
@@ -137,7 +137,7 @@ fn add_local_route(family: AddressFamily) -> io::Result<()> {
     rustix::net::sendto(&socket, &route_request(family), SendFlags::empty(), &kernel)?;
     let mut answer = [0; 256];
     let (length, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
-    // A header of 16 bytes, and the error behind it: 0 is an acknowledgment.
+    // The answer has a header of 16 bytes, followed by the error, where 0 is an acknowledgment.
     let error = answer.get(..length).and_then(|answer| answer.get(16..20));
     let error = error.and_then(|bytes| bytes.try_into().ok());
     match error.map(i32::from_ne_bytes) {
@@ -147,7 +147,7 @@ fn add_local_route(family: AddressFamily) -> io::Result<()> {
     }
 }
 
-/// `ip route add local 0.0.0.0/0 dev lo table local`, as the kernel reads it.
+/// Builds the kernel's form of `ip route add local 0.0.0.0/0 dev lo table local`.
 fn route_request(family: AddressFamily) -> Vec<u8> {
     const NEW_ROUTE: u16 = 24;
     const REQUEST_ACK_CREATE_EXCLUSIVE: u16 = 0x1 | 0x4 | 0x200 | 0x400;
@@ -163,7 +163,7 @@ fn route_request(family: AddressFamily) -> Vec<u8> {
     request.extend(REQUEST_ACK_CREATE_EXCLUSIVE.to_ne_bytes());
     request.extend(1_u32.to_ne_bytes());
     request.extend(0_u32.to_ne_bytes());
-    // Family; destination, source and service of no bits; table, protocol, scope, type; no flags.
+    // Family; destination, source and service with no bits; table, protocol, scope, type; no flags.
     let family = u8::try_from(family.as_raw()).unwrap_or_default();
     request.extend([family, 0, 0, 0]);
     request.extend([TABLE_LOCAL, PROTOCOL_BOOT, SCOPE_HOST, TYPE_LOCAL]);

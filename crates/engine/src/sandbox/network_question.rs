@@ -1,48 +1,48 @@
-//! What `interlock netd` asks the processes that have the store: whether a connection to a name that no entry
-//! lists may be made. Both sides write one line of JSON for each message; a line that is none is skipped,
-//! since a server of networks that was killed may have left half a line.
+//! The question of `interlock netd` to the processes that have the store: whether a connection to a
+//! name that no entry lists may be made. Both sides write one line of JSON per message. An invalid
+//! line is skipped, because a `netd` that was killed may have left half a line.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A line is shorter than this.
+/// Upper bound of the length of a line.
 pub const MOST_QUESTION_BYTES: usize = 16 * 1024;
 
-/// One connection that waits.
+/// One waiting connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetworkQuestion {
-    /// Never used twice, not even by two servers of networks: an answer that comes late must not meet
+    /// Never used twice, not even by two instances of `netd`, so that a late answer cannot match
     /// another question.
     pub id: String,
     pub scope_id: String,
-    /// In words: `agent main`.
+    /// The scope in words, such as `agent main`.
     pub scope: String,
-    /// In the one form that is compared: lower case, without a dot at its end.
+    /// The host name in its canonical form for comparisons: lower case, without a trailing dot.
     pub host: String,
     pub port: u16,
     /// The inode of the network namespace that the connection is in.
     pub namespace: u64,
-    /// The two ends of the connection, as the program that made it has them.
+    /// The two ends of the connection, as the program that made it sees them.
     pub from: SocketAddr,
     pub to: SocketAddr,
-    /// How long the connection still waits.
+    /// How much longer the connection waits.
     pub wait_ms: u64,
 }
 
-/// What becomes of it.
+/// The decision about the connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetworkAnswer {
     pub id: String,
     pub allowed: bool,
-    /// In words, for the audit and for the client.
+    /// The reason in words, for the audit and for the client.
     pub reason: String,
-    /// The id of the run that made the connection, where it is known.
+    /// The id of the run that made the connection, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// The process that answers cannot ask: another one may.
+    /// Whether the process that answers cannot ask an approver, so that another process may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cannot_ask: bool,
 }

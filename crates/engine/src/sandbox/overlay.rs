@@ -1,5 +1,5 @@
-//! The layer of a run under `cow`: made before the sandbox, mounted over the workspace inside of it, and
-//! marked when everything inside is gone. What becomes of the layer then is the host's to decide.
+//! The layer of a run under `cow`. It is made before the sandbox, mounted over the workspace inside
+//! it, and marked when everything inside is gone. The host decides what happens to the layer then.
 
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
@@ -16,21 +16,21 @@ use super::mounts::{MountPoint, Stage, attach, clone_tree, open_source, staged};
 use super::unsafe_confine::{MountReach, set_attributes};
 use crate::streams::above_standard;
 
-/// Where the parts of an overlay are mounted until the overlay holds them by itself.
+/// Where the parts of an overlay are mounted until the overlay itself holds them.
 const LOWER: &str = "/.interlock-lower";
 const LAYER: &str = "/.interlock-layer";
 
-/// The layer of one run, as the process of the run holds it.
+/// The layer of one run, as the run's process holds it.
 #[derive(Debug)]
 pub(super) struct RunLayer {
     directory: PathBuf,
     started_ns: i64,
-    /// Taken before the layer is used by another process: it is free once everything inside is gone.
+    /// Taken before another process uses the layer. It becomes free once everything inside is gone.
     _lock: OwnedFd,
 }
 
 impl RunLayer {
-    /// Makes the layer of a run that is about to start. `None` for a plan without one.
+    /// Makes the layer of a run that is about to start. `None` if the plan has no layer.
     pub fn make(plan: &RunPlan, run_id: Option<&str>) -> io::Result<Option<Self>> {
         let Some(sandbox) = plan.sandbox.as_ref().filter(|own| own.overlay().is_some()) else {
             return Ok(None);
@@ -45,7 +45,7 @@ impl RunLayer {
         Self::make_in(sandbox, run_id, started_ns, record.as_deref()).map(Some)
     }
 
-    /// A layer that nothing is committed of, to try whether one can be made.
+    /// Makes a layer that is never committed, to test whether one can be made.
     pub fn make_for_trial(sandbox: &SandboxPlan) -> io::Result<Option<Self>> {
         if sandbox.overlay().is_none() {
             return Ok(None);
@@ -84,7 +84,7 @@ impl RunLayer {
             )?;
         }
         if let Some(SandboxMount::Overlay { source, .. }) = sandbox.overlay() {
-            // The top directory of an overlay looks as that of its layer does.
+            // The top directory of an overlay has the mode of its layer's directory.
             let mode = std::fs::symlink_metadata(source)?.mode() & 0o777;
             let upper = directory.join(LayerRecord::UPPER);
             rustix::fs::chmod(upper, Mode::from_raw_mode(mode))?;
@@ -108,17 +108,18 @@ impl RunLayer {
         &self.directory
     }
 
-    /// Returns when a change of a file from now on has a later time than the start of the run. The kernel
-    /// takes the times of files from a clock that stands still for some milliseconds, or from the exact one.
+    /// Returns once a change to a file would get a later time than the start of the run. The kernel
+    /// takes file times either from a clock that stands still for some milliseconds, or from the
+    /// exact one.
     pub fn wait_for_later_file_times(&self) {
         while nanoseconds(ClockId::RealtimeCoarse) <= self.started_ns {
             std::thread::sleep(std::time::Duration::from_micros(500));
         }
     }
 
-    /// Everything inside is gone: what the layer holds now is what the run did.
+    /// Marks that everything inside is gone: what the layer holds now is what the run did.
     pub fn mark_ended(&self) {
-        // Without the mark nothing is committed by itself; the layer stays for its owner.
+        // Without the mark, nothing is committed automatically; the layer stays for its owner.
         let _ = std::fs::OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -135,14 +136,15 @@ fn nanoseconds(clock: ClockId) -> i64 {
         .saturating_add(now.tv_nsec)
 }
 
-/// The layer, detached, with the rights of the process that owns it: inside, no path leads to it.
+/// Opens the layer, detached, with the rights of the process that owns it, because no path leads to
+/// it inside.
 pub(super) fn open_layer(directory: &str) -> io::Result<OwnedFd> {
     let opened = open_source(&format!("{directory}/{}", LayerRecord::OVERLAY))?;
     clone_tree(&opened)
 }
 
-/// Shows a directory under a layer. A directory that both have cannot be renamed (`EXDEV`): the kernel
-/// makes no redirections where attributes are those of users.
+/// Mounts a directory under a layer. A directory that exists in both cannot be renamed (`EXDEV`),
+/// because the kernel makes no redirections with attributes in the user namespace.
 pub(super) fn put(
     stage: &Stage,
     target: &str,

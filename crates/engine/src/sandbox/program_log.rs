@@ -1,9 +1,11 @@
-//! The log of the programs that a run starts (`tree: log`): the kernel stops every process of the run at its
-//! `execve`, and this thread of the run's own process looks at it and lets it go on, or refuses it.
+//! The log of the programs that a run starts (`tree: log`). The kernel stops every process of the
+//! run at its `execve`, and this thread of the run's own process inspects it and lets it continue,
+//! or refuses it.
 //!
-//! What is read belongs to the run: another thread of it can change its words between the look and the
-//! start. The log is no wall, and never the only guard. When this process is gone, the kernel refuses every
-//! further program: none is started unseen, and none waits forever.
+//! The memory that is read belongs to the run: another thread of the run can change its arguments
+//! between the inspection and the start. The log is no wall, and never the only protection. When
+//! this process is gone, the kernel refuses every further program, so that no program starts
+//! unseen, and none waits forever.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -26,38 +28,38 @@ use super::unsafe_notify::{
     ExecNotification, NotificationAnswer, answer, is_waiting, receive_notification, wake_at_once,
 };
 
-/// So many programs are kept.
+/// Most programs that are kept.
 const MOST_PROGRAMS: usize = 100;
 
-/// So many refused ones are kept besides.
+/// Most refused programs that are kept in addition.
 const MOST_REFUSED: usize = 50;
 
-/// So much is kept of the arguments of each.
+/// Most arguments that are kept of each program, and most bytes of each argument.
 const MOST_ARGUMENTS: usize = 16;
 const MOST_ARGUMENT_BYTES: usize = 160;
 
-/// So much is read of the words of a program: all that the kernel takes.
+/// Most arguments and bytes that are read of a program: all that the kernel accepts.
 const MOST_WORDS: usize = 65_536;
 const MOST_BYTES: usize = 2 << 20;
 
 const MOST_PATH: usize = 4_096;
 
-/// So many pointers are read at once.
+/// Number of pointers that are read at once.
 const POINTERS: usize = 16;
 
-/// So many processes are remembered with their programs.
+/// Most processes that are remembered with their programs.
 const MOST_PROCESSES: usize = 4_096;
 
-/// Forks without a program in between that are looked through.
+/// Most forks without a program in between that are followed upwards.
 const MOST_FORKS: usize = 16;
 
-/// A script whose interpreter is a script, and so on.
+/// Most scripts whose interpreter is itself a script.
 const MOST_SCRIPTS: usize = 5;
 
 /// The log of one run.
 #[derive(Debug)]
 pub(super) struct ProgramLog {
-    /// By this the children of the process hand over what the kernel stops them by.
+    /// Over this socket, the children of the process hand over their listeners.
     to_thread: OwnedFd,
     shared: Arc<Mutex<StartedPrograms>>,
 }
@@ -91,7 +93,7 @@ impl ProgramLog {
         Ok(Self { to_thread, shared })
     }
 
-    /// For children of the calling process.
+    /// Returns the socket to the thread, for children of the calling process.
     pub fn to_thread(&self) -> BorrowedFd<'_> {
         self.to_thread.as_fd()
     }
@@ -106,28 +108,28 @@ struct LogThread {
     deny: DenyRules,
     incoming: OwnedFd,
     listeners: Vec<ExecListener>,
-    /// What each process runs.
+    /// The program that each process runs.
     programs: HashMap<u32, String>,
     shared: Arc<Mutex<StartedPrograms>>,
 }
 
-/// What the kernel stops one process of the plan, and all that it starts, by.
+/// The listener by which the kernel stops one process of the plan, and all that it starts.
 struct ExecListener {
     descriptor: OwnedFd,
-    /// The words of the program that the plan names, until it was started. The engine starts it: nothing
-    /// of the run has had a say yet.
+    /// The arguments of the program that the plan names, until it has started. The engine starts
+    /// this program, so nothing of the run can have influenced it.
     first: Option<Vec<String>>,
 }
 
-/// What one process asks to start.
+/// The program that one process asks to start.
 struct AskedProgram {
-    /// As written.
+    /// The path as written.
     path: String,
-    /// Where that leads, as the run sees it.
+    /// The file that the path leads to, as the run sees it.
     real: Option<String>,
     argv: Vec<String>,
     cwd: String,
-    /// The words of the interpreters, where the file is a script.
+    /// The arguments of the interpreters, if the file is a script.
     interpreters: Vec<Vec<String>>,
 }
 
@@ -144,7 +146,7 @@ impl LogThread {
             }
             match rustix::event::poll(&mut polled, None) {
                 Err(rustix::io::Errno::INTR) => continue,
-                // Then all that waits is refused by the kernel.
+                // The kernel then refuses every program that waits.
                 Err(_) => return,
                 Ok(_) => {}
             }
@@ -158,7 +160,7 @@ impl LogThread {
                 if event.contains(PollFlags::IN) {
                     self.hear(index);
                 } else if !event.is_empty() {
-                    // No process is left that it could stop.
+                    // The listener has no process left that it could stop.
                     self.listeners.remove(index);
                     continue;
                 }
@@ -167,7 +169,7 @@ impl LogThread {
         }
     }
 
-    /// `false`: none comes any more.
+    /// Receives a listener. Returns `false` once no more can come.
     fn take_listener(&mut self) -> bool {
         let Ok((words, descriptors)) = link::receive(&self.incoming, std::time::Duration::ZERO)
         else {
@@ -208,12 +210,12 @@ impl LogThread {
         }
         let read = AskedProgram::read(&asked, !self.deny.is_empty());
         if let Ok(None) = read {
-            // Programs are looked for in several directories.
+            // This is common, because programs are looked up in several directories.
             let absent = NotificationAnswer::Refuse(libc::ENOENT);
             let _ = answer(listener.descriptor.as_fd(), asked.id, absent);
             return;
         }
-        // Else what was read may be another process's.
+        // If the process no longer waits, another process's memory may have been read.
         if !is_waiting(listener.descriptor.as_fd(), asked.id) {
             return;
         }
@@ -234,7 +236,8 @@ impl LogThread {
             Some(_) => NotificationAnswer::Refuse(libc::EACCES),
             None => NotificationAnswer::GoOn,
         };
-        // Before the answer: a run may end by it, and its result holds what was kept by then.
+        // The record comes before the answer: the run may end because of the answer, and its result
+        // holds what was recorded by then.
         self.keep(asked.pid, &path, &argv, refused);
         if let Some(listener) = self.listeners.get(index) {
             let _ = answer(listener.descriptor.as_fd(), asked.id, verdict);
@@ -266,7 +269,7 @@ impl LogThread {
     }
 
     fn keep(&mut self, pid: u32, path: &str, argv: &[String], refused: Option<String>) {
-        // A process that was forked runs what its parent does.
+        // A forked process runs the program of its parent.
         let above = std::iter::successors(Some(pid), |pid| parent_of(*pid));
         let mut above = above.take(MOST_FORKS);
         let parent = above.find_map(|pid| self.programs.get(&pid).cloned());
@@ -301,8 +304,9 @@ impl LogThread {
 }
 
 impl AskedProgram {
-    /// `is_whole`: all words count, since a rule may be about the last one.
-    /// `None`: there is no such file.
+    /// Reads the requested program. `is_whole` makes an argument list that is too long to read an
+    /// error, because a rule may be about the last argument. Returns `None` if there is no such
+    /// file.
     fn read(asked: &ExecNotification, is_whole: bool) -> io::Result<Option<Self>> {
         let pid = asked.pid;
         let memory = File::open(format!("/proc/{pid}/mem"))?;
@@ -349,7 +353,7 @@ impl AskedProgram {
     }
 }
 
-/// The file that a process means, in its own view.
+/// Opens the file that a process means, in that process's own view.
 fn open_program(asked: &ExecNotification, written: &OsStr, cwd: &Path) -> io::Result<OwnedFd> {
     let pid = asked.pid;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -366,7 +370,7 @@ fn open_program(asked: &ExecNotification, written: &OsStr, cwd: &Path) -> io::Re
     if let Some(number) = path.strip_prefix("/dev/fd/") {
         return Ok(own(&format!("fd/{number}"))?);
     }
-    // An absolute path stays as it is.
+    // `join` leaves an absolute path as it is.
     let whole = if asked.directory == libc::AT_FDCWD || Path::new(written).is_absolute() {
         cwd.join(written)
     } else {
@@ -387,7 +391,7 @@ fn open_in_root(pid: u32, path: &Path) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// The words by which the kernel starts the interpreters of a script.
+/// Returns the arguments with which the kernel starts the interpreters of a script.
 fn interpreters_of(pid: u32, file: &OwnedFd, path: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut script = path.to_owned();
@@ -408,14 +412,14 @@ fn interpreters_of(pid: u32, file: &OwnedFd, path: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// The words behind `#!`: the interpreter, and all that follows as one.
+/// Returns the words behind `#!`: the interpreter, and everything that follows as one argument.
 fn script_line(file: &OwnedFd) -> Option<Vec<String>> {
     let found = rustix::fs::fstat(file).ok()?;
     if rustix::fs::FileType::from_raw_mode(found.st_mode) != rustix::fs::FileType::RegularFile {
         return None;
     }
     let mut head = Vec::new();
-    // A run that has a lease on its own file makes nothing wait here.
+    // With `NONBLOCK`, a run that holds a lease on its own file cannot make this wait.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let opened = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
@@ -432,12 +436,12 @@ fn script_line(file: &OwnedFd) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// A path that leads to an open file of a process, which is not seen from here.
+/// Whether the path leads to an open file of a process, which is not visible from here.
 fn is_by_descriptor(path: &str) -> bool {
     path.starts_with("/proc/") || path.starts_with("/dev/") || path.contains("/../")
 }
 
-/// The words of an array of pointers that ends in null.
+/// Reads the strings of an array of pointers that ends with a null pointer.
 fn read_words(
     memory: &File,
     address: u64,
@@ -483,12 +487,12 @@ fn read_words(
     }
 }
 
-/// A text that ends in a null byte.
+/// Reads a string that ends with a null byte.
 pub(super) fn read_bytes(memory: &File, address: u64, limit: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut piece = [0; 512];
     loop {
-        // As much as is there: the text may end where the memory does.
+        // Reads as much as there is, because the string may end where the memory does.
         let at = address.wrapping_add(text.len() as u64);
         let length = memory.read_at(&mut piece, at)?;
         let read = piece.get(..length).filter(|read| !read.is_empty());

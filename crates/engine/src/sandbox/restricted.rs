@@ -1,9 +1,11 @@
-//! A run without namespaces (backend `landlock`), for hosts that can make none: rules of Landlock say which
-//! files it opens, a filter keeps it from the network and from other processes, and what Landlock does not
-//! see of files is asked about (`attributes`). It sees the host's paths as they are.
+//! A run without namespaces (backend `landlock`), for hosts that can make none. Landlock rules say
+//! which files it opens, a filter keeps it from the network and from other processes, and
+//! `attributes` handles the file operations that Landlock does not see. The run sees the host's
+//! paths as they are.
 //!
-//! Each program of the run puts all of this on itself as its last step, so that nothing that the plan starts
-//! runs without. What holds less than namespaces would is refused where the plan is made.
+//! Each program of the run puts all of this on itself as its last step, so that nothing that the
+//! plan starts runs without it. Plans whose guarantees would need namespaces are refused when they
+//! are made.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -32,10 +34,11 @@ use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
 use interlock_syscalls::{FilterInstruction, MemoryFiles};
 
-/// The oldest Landlock that keeps every promise: since this one, signals end at its border.
+/// The oldest Landlock that keeps every promise: since this version, signals cannot cross its
+/// border.
 const NEEDED: ABI = ABI::V6;
 
-/// What is opened at `/dev`, for reading and writing.
+/// The devices that are opened below `/dev`, for reading and writing.
 const DEVICES: [&str; 6] = [
     "/dev/null",
     "/dev/zero",
@@ -45,11 +48,11 @@ const DEVICES: [&str; 6] = [
     "/dev/tty",
 ];
 
-/// What confines the programs of one run.
+/// The restrictions that confine the programs of one run.
 #[derive(Debug)]
 pub struct RestrictedRun {
     rules: OwnedFd,
-    /// What the programs of the run may execute, where that is limited.
+    /// Restricts what the programs of the run may execute, if that is limited.
     execution_rules: Option<OwnedFd>,
     guard: AttributeGuard,
     asking: Vec<FilterInstruction>,
@@ -61,7 +64,7 @@ pub struct RestrictedRun {
 }
 
 impl RestrictedRun {
-    /// Makes all that the programs of a plan put on themselves. Nothing runs by this.
+    /// Prepares everything that the programs of a plan put on themselves. This runs nothing.
     pub(crate) fn make(sandbox: &SandboxPlan) -> Result<Arc<Self>, StartError> {
         Self::prepare(sandbox)
             .map(Arc::new)
@@ -103,7 +106,8 @@ impl RestrictedRun {
         Arc::clone(&self.space)
     }
 
-    /// In the child that becomes the program, as the last step before that. Allocates nothing.
+    /// Applies the restrictions. The child calls this as its last step before it becomes the
+    /// program. This allocates nothing.
     pub(crate) fn become_run(&self, path: &CStr, argv: &CStrings) -> io::Result<()> {
         rustix::process::setrlimit(Resource::Core, NO_CORE_HANDLER)?;
         if rustix::process::geteuid().is_root() {
@@ -121,8 +125,8 @@ impl RestrictedRun {
     }
 }
 
-/// Runs a shell that does nothing under the rules of a plan. The error says what failed, and why. For a
-/// process that has no other children.
+/// Runs a shell that does nothing under the rules of a plan. The error says which step failed, and
+/// why. The calling process must have no other children.
 pub(super) fn try_restricted(sandbox: &SandboxPlan) -> Result<(), String> {
     let run = RestrictedRun::prepare(sandbox)?;
     let words = |error: io::Error| format!("starting a program under its rules: {error}");
@@ -161,7 +165,7 @@ pub(super) fn try_restricted(sandbox: &SandboxPlan) -> Result<(), String> {
         })
     })?;
     match rustix::process::waitpid(Some(started), WaitOptions::empty()) {
-        // With `tree: enforce` and a plan without a command, no shell may be executed.
+        // With `tree: enforce` and a plan without a command, the shell may not be executed.
         Ok(Some((_, status))) if status.exit_status() == Some(0) => Ok(()),
         Ok(_) => Err("a program under its rules does not run".to_owned()),
         Err(error) => Err(words(error.into())),
@@ -172,7 +176,7 @@ fn word(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// The rules, as a descriptor: what the plan lists is granted, and nothing else.
+/// Returns the rules as a descriptor. They grant what the plan lists, and nothing else.
 fn file_rules(sandbox: &SandboxPlan) -> Result<OwnedFd, String> {
     let mut rules = new_rules().map_err(|error| {
         format!(
@@ -182,7 +186,7 @@ fn file_rules(sandbox: &SandboxPlan) -> Result<OwnedFd, String> {
     let failed = |path: &str, why: &dyn std::fmt::Display| format!("granting {path}: {why}");
     let files = AccessFs::from_file(NEEDED);
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
-    // All but devices: no run makes one.
+    // All rights except those for making devices, which no run does.
     let write = AccessFs::from_all(NEEDED)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     for mount in &sandbox.mounts {
@@ -247,7 +251,7 @@ fn grant(
     rules.add_rule(PathBeneath::new(place.as_fd(), granted))
 }
 
-/// The file or directory that was checked, by device and inode, and what it is.
+/// Opens the file or directory with the checked device and inode, and returns its type.
 fn open_checked(path: &str, checked: (u64, u64)) -> io::Result<(OwnedFd, FileType)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = rustix::fs::open(path, flags, Mode::empty())?;

@@ -1,6 +1,6 @@
-//! Sockets of the host that have a path. A read-only mount does not keep a run from connecting to one, so
-//! that those which a mount would show are covered. They are looked for when the run starts, and not when
-//! it was planned: an approver may have taken half an hour.
+//! Sockets of the host that have a path. A read-only mount does not keep a run from connecting to a
+//! socket, so sockets that a mount would show are covered. They are looked up when the run starts
+//! instead of when it was planned, because an approver may have taken half an hour.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use interlock_plan::MountTable;
 
-/// In front of the path in the table of sockets: address, references, protocol, flags, type, state, inode.
+/// Number of columns before the path in the table of sockets: address, references, protocol, flags,
+/// type, state, inode.
 const COLUMNS: usize = 7;
 
 /// Canonical paths of the sockets that processes of this network namespace have made.
@@ -22,20 +23,20 @@ pub(super) struct HostSockets(Vec<PathBuf>);
 pub(super) struct SocketNames(BTreeSet<PathBuf>);
 
 impl SocketNames {
-    /// For a process that is in the network namespace of the host.
+    /// Reads the names. The process must be in the network namespace of the host.
     pub fn read() -> Self {
         let table = std::fs::read("/proc/net/unix").unwrap_or_default();
         Self(names(&table).into_iter().collect())
     }
 
-    /// Those that were not there before.
+    /// Returns the sockets that did not exist before.
     pub fn new_since(&self, earlier: &Self) -> HostSockets {
         HostSockets::named(self.0.difference(&earlier.0).cloned().collect())
     }
 }
 
 impl HostSockets {
-    /// For a process that is still in the network namespace of the host.
+    /// Reads the sockets. The process must still be in the network namespace of the host.
     pub fn read() -> Self {
         Self::named(names(&std::fs::read("/proc/net/unix").unwrap_or_default()))
     }
@@ -62,7 +63,7 @@ impl HostSockets {
         Self(found)
     }
 
-    /// What follows a directory in the paths of the sockets below it.
+    /// Returns the paths of the sockets below a directory, relative to it.
     pub fn below<'a>(&'a self, directory: &'a Path) -> impl Iterator<Item = &'a Path> {
         self.0
             .iter()
@@ -70,8 +71,8 @@ impl HostSockets {
     }
 }
 
-/// The names of a table as the kernel writes it. A name may hold a line end; abstract names begin with
-/// `@` and are no paths.
+/// Parses the names from a table that the kernel wrote. A name may contain a line break; abstract
+/// names begin with `@` and are not paths.
 fn names(table: &[u8]) -> Vec<PathBuf> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut is_path = false;
@@ -99,7 +100,7 @@ fn is_row(line: &[u8]) -> bool {
             .is_some_and(|address| address.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// What follows the columns, with its own spaces.
+/// Returns the text after the columns, with its own spaces.
 fn name_of(line: &[u8]) -> Option<&[u8]> {
     let mut rest = line;
     for _ in 0..COLUMNS {
@@ -110,8 +111,8 @@ fn name_of(line: &[u8]) -> Option<&[u8]> {
     rest.strip_prefix(b" ").filter(|name| !name.is_empty())
 }
 
-/// A server may have bound its socket by a relative path, which the table repeats. It is looked for in
-/// the working directories of all processes.
+/// Finds sockets that servers bound by a relative path, which the table repeats. They are looked
+/// for in the working directories of all processes.
 fn from_working_directories(names: &[PathBuf]) -> Vec<PathBuf> {
     if names.is_empty() {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! How full the file systems are that a sandboxed run writes to: the private ones in memory, whose size is a
-//! limit, and those of the host, which no run may fill.
+//! How full the file systems are that a sandboxed run writes to: the private in-memory ones, whose
+//! size is a limit, and those of the host, which no run may fill.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use interlock_plan::{MountAccess, SandboxPlan};
 use rustix::fs::{Mode, OFlags};
 
-/// A file system in memory with less room than this is full: no usual write fits.
+/// An in-memory file system with less room than this counts as full, because no usual write fits.
 const FULL_BYTES: u64 = 16 * 1024;
 
-/// So many more files can always be made on a host's file system, or half of what could be when the run began:
-/// a run makes some 100,000 of them in a second, and without any the host's own programs fail.
+/// Number of files that can always still be created on a file system of the host, or half of the
+/// number when the run began if that is less. A run creates some 100,000 files per second, and the
+/// host's own programs fail if none can be created.
 const KEEP_FILES: u64 = 100_000;
 
 /// The file systems of one run.
 #[derive(Debug)]
 pub struct RunSpace {
-    /// Those in memory, each by a directory of it.
+    /// The in-memory file systems, each by one of its directories.
     memory: Vec<OwnedFd>,
     /// The size of each of them.
     tmp_bytes: u64,
@@ -30,24 +31,25 @@ pub struct RunSpace {
 #[derive(Debug)]
 struct HostDisk {
     place: OwnedFd,
-    /// So much stays free.
+    /// Bytes that must stay free.
     keep_free: u64,
-    /// So many more files can be made; 0 where the file system does not count them.
+    /// Number of files that must remain possible, or 0 if the file system does not count them.
     keep_files: u64,
 }
 
-/// One look at them.
+/// The state of the file systems at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceLook {
-    /// Of the fullest one in memory.
+    /// Bytes used in the fullest in-memory file system.
     pub tmp_used: u64,
     pub is_tmp_full: bool,
-    /// Of the host's file system that is nearest to its bound: the bound, and how much is free.
+    /// The bound and the free bytes of the host's file system that is nearest to its bound.
     pub disk: Option<(u64, u64)>,
 }
 
 impl RunSpace {
-    /// At the start of a run. What cannot be opened is not watched: it could not be written to either.
+    /// Called at the start of a run. A directory that cannot be opened is not watched, because the
+    /// run cannot write to it either.
     pub(super) fn new(plan: &SandboxPlan, memory: Vec<OwnedFd>) -> Self {
         let mut space = Self {
             memory,
@@ -66,7 +68,7 @@ impl RunSpace {
         self.tmp_bytes
     }
 
-    /// Whether an earlier run of the scope had left a file system in memory full.
+    /// Whether an earlier run of the scope left an in-memory file system full.
     pub fn was_full(&self) -> bool {
         self.was_full
     }
@@ -89,7 +91,7 @@ impl RunSpace {
         }
         let disks = self.disks.iter().filter_map(|disk| {
             let (free, files) = free_room(&disk.place)?;
-            // Without files that can be made there is no room either.
+            // If no files can be created, there is no room either.
             let free = if files < disk.keep_files { 0 } else { free };
             Some((disk.keep_free, free))
         });
@@ -98,15 +100,15 @@ impl RunSpace {
     }
 }
 
-/// The bytes that are free, and how many files can be made.
+/// Returns the free bytes, and the number of files that can be created.
 fn free_room(place: &OwnedFd) -> Option<(u64, u64)> {
     let found = rustix::fs::fstatvfs(place).ok()?;
     let bytes = found.f_bavail.saturating_mul(found.f_frsize);
     Some((bytes, found.f_favail))
 }
 
-/// The file systems of the host that a run can write to. On a small one less stays free than the owner says:
-/// a run may use half of what is free when it begins.
+/// Returns the host's file systems that a run can write to. On a small file system, less stays free
+/// than the owner requires: a run may use half of the free space at its beginning.
 fn host_disks(plan: &SandboxPlan, keep_free: u64) -> Vec<HostDisk> {
     let scope = PathBuf::from(&plan.scope_directory);
     let written = plan.mounts.iter().filter_map(|mount| {

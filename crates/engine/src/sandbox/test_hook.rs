@@ -1,9 +1,9 @@
-//! Only in builds for tests: takes one mask out of a sandbox, so that a test can see that
-//! `sandbox explain --verify` notices.
+//! For test builds only: removes one mask from a sandbox, so that a test can see that `sandbox
+//! explain --verify` notices.
 
 use interlock_plan::{SandboxMount, SandboxPlan};
 
-/// The directory of the scope, which no run sees, may hold a file that names the mount to leave out.
+/// A file in the directory of the scope, which no run sees, that names the mount to leave out.
 const FILE: &str = "test-unmask";
 
 pub(super) fn without_mask(mut sandbox: SandboxPlan) -> SandboxPlan {

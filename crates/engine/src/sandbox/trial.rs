@@ -1,5 +1,5 @@
-//! Whether this system can confine runs, really tried: a sandbox, or the namespaces of a scope, made and
-//! ended again. Nothing of a plan runs by this.
+//! Tests whether this system can confine runs, by really making a sandbox or the namespaces of a
+//! scope, and ending them again. This runs nothing of a plan.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use super::keeper::{KeeperOrder, ScopeNamespaces, StartedKeeper};
 use super::overlay::RunLayer;
 use super::restricted::try_restricted;
 
-/// A root process tries with this id, which no scope has: theirs begin one above.
+/// The id that a root process uses for the trial. No scope has it, because theirs begin one above.
 const TRIAL_HOST_ID: u32 = 2_000_000_000;
 
 const TRIAL_ID: u32 = 1_000;
 
 const TRIAL_BYTES: u64 = 64 << 10;
 
-/// Makes a sandbox of this plan, and ends it. The error says which step failed, and why. For a process
-/// that has no other children.
+/// Makes a sandbox of this plan, and ends it. The error says which step failed, and why. The
+/// calling process must have no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
     if sandbox.ssh.is_some() {
-        // Beside the connection that runs may be using.
+        // The trial opens a connection of its own, beside the one that runs may be using.
         let mut order = KeeperOrder::of(sandbox);
         if let Some(ssh) = &mut order.ssh {
             ssh.plan.control.push_str("-t");
@@ -44,8 +44,8 @@ pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
     made
 }
 
-/// Makes the namespaces of a scope by this backend, and ends them. This is where backends differ: what
-/// follows is the same for all. The error says which step failed, and why.
+/// Makes the namespaces of a scope with this backend, and ends them. Backends differ only in this;
+/// what follows is the same for all. The error says which step failed, and why.
 pub fn try_backend(backend: SandboxBackend) -> Result<(), String> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let user = if uid.is_root() {
@@ -86,7 +86,7 @@ fn try_keeper(
         .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
     let made = keeper.receive().and_then(|(scope, _)| use_scope(&scope));
     let StartedKeeper { pid, link } = keeper;
-    // It ends by this.
+    // The keeper ends when its link is closed.
     drop(link);
     let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
     made

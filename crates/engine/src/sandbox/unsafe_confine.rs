@@ -1,4 +1,4 @@
-//! The system calls of the sandbox that have no safe form. Nothing here decides anything.
+//! The system calls of the sandbox that have no safe form. This module makes no decisions.
 
 #![allow(unsafe_code)]
 
@@ -16,14 +16,14 @@ use interlock_syscalls::FilterInstruction;
 pub(super) enum SeparatedPart {
     User,
     Mounts,
-    /// Of the processes that the caller starts from then on.
+    /// Separates the processes that the caller starts from now on.
     Processes,
     Network,
     Communication,
     HostName,
 }
 
-/// Moves the calling process, which has one thread, into a namespace. Allocates nothing.
+/// Moves the calling process, which must have one thread, into a namespace. This allocates nothing.
 pub(super) fn enter(namespace: BorrowedFd<'_>, part: SeparatedPart) -> io::Result<()> {
     let kind = match part {
         SeparatedPart::User => libc::CLONE_NEWUSER,
@@ -33,23 +33,24 @@ pub(super) fn enter(namespace: BorrowedFd<'_>, part: SeparatedPart) -> io::Resul
         SeparatedPart::Communication => libc::CLONE_NEWIPC,
         SeparatedPart::HostName => libc::CLONE_NEWUTS,
     };
-    // SAFETY: takes a descriptor and a number, and touches no memory.
+    // SAFETY: the call takes a descriptor and a number, and touches no memory.
     match unsafe { libc::setns(namespace.as_raw_fd(), kind) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Gives the calling process, which has one thread, namespaces of its own.
+/// Gives the calling process, which must have one thread, namespaces of its own.
 pub(super) fn separate(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: none of the flags in use separates memory, descriptors or signal handlers.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Splits the calling process, which has one thread, in two: `None` in the child.
+/// Forks the calling process, which must have one thread. Returns `None` in the child.
 pub(super) fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the process was executed for this, or forked by one with a single thread, and never starts a
-    // thread, so that the child finds no lock held by a thread that it does not have.
+    // SAFETY: the process was executed for this purpose, or forked by a process with a single
+    // thread, and never starts a thread, so the child finds no lock held by a thread that it does
+    // not have.
     match unsafe { libc::fork() } {
         0 => Ok(None),
         pid => match Pid::from_raw(pid.max(0)) {
@@ -61,7 +62,7 @@ pub(super) fn fork() -> io::Result<Option<Pid>> {
 
 /// Ends the calling process at once.
 pub(super) fn exit(code: i32) -> ! {
-    // SAFETY: ends the process and returns to nothing.
+    // SAFETY: the call ends the process and never returns.
     unsafe { libc::_exit(code) }
 }
 
@@ -71,14 +72,14 @@ pub(super) const ATTRIBUTE_NO_DEVICES: u64 = 0x4;
 pub(super) const ATTRIBUTE_NO_EXECUTE: u64 = 0x8;
 const ATTRIBUTE_ID_MAP: u64 = 0x10_0000;
 
-/// Which of the mounts of a tree get attributes.
+/// The mounts of a tree that get attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MountReach {
     Whole,
     TopOnly,
 }
 
-/// As the kernel reads it.
+/// The structure that the kernel reads.
 #[repr(C)]
 struct MountAttributes {
     set: u64,
@@ -87,8 +88,8 @@ struct MountAttributes {
     user_namespace: u64,
 }
 
-/// Adds attributes to the mounts of a tree, makes them private, and maps ids where a user namespace says
-/// how.
+/// Adds attributes to the mounts of a tree, makes them private, and maps their ids if a user
+/// namespace is given.
 pub(super) fn set_attributes(
     tree: BorrowedFd<'_>,
     reach: MountReach,
@@ -125,7 +126,7 @@ pub(super) fn set_attributes(
     }
 }
 
-/// Switches the loopback of the calling process's network on.
+/// Turns on the loopback interface of the calling process's network.
 pub(super) fn switch_loopback_on(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: all fields are numbers, for which zero is valid.
     let mut request: libc::ifreq = unsafe { zeroed() };
@@ -149,7 +150,7 @@ pub(super) fn switch_loopback_on(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Names the machine as the calling process's namespace shows it.
+/// Sets the host name in the calling process's namespace.
 pub(super) fn set_host_name(name: &str) -> io::Result<()> {
     // SAFETY: the kernel reads as many bytes as the length says.
     match unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) } {
@@ -158,15 +159,15 @@ pub(super) fn set_host_name(name: &str) -> io::Result<()> {
     }
 }
 
-/// Takes every capability from the calling process, now and for all that it executes. Allocates
-/// nothing.
+/// Removes every capability from the calling process, now and for everything that it executes. This
+/// allocates nothing.
 pub(super) fn give_up_capabilities() -> io::Result<()> {
     const MOST: libc::c_ulong = 63;
     const ZERO: libc::c_ulong = 0;
     for capability in 0..=MOST {
-        // SAFETY: takes numbers and touches no memory.
+        // SAFETY: the call takes numbers and touches no memory.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, ZERO, ZERO, ZERO) };
-        // The first number that this kernel does not know.
+        // This is the first number that the kernel does not know.
         if result != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
             break;
         }
@@ -177,8 +178,8 @@ pub(super) fn give_up_capabilities() -> io::Result<()> {
     give_up_held_capabilities()
 }
 
-/// The same for an ordinary user in no namespace, who cannot empty the set of what programs could gain:
-/// `no_new_privs` keeps them from gaining any of it. Allocates nothing.
+/// Does the same for an ordinary user outside any namespace, who cannot empty the bounding set:
+/// `no_new_privs` keeps programs from gaining any of its capabilities. This allocates nothing.
 pub(super) fn give_up_held_capabilities() -> io::Result<()> {
     const ZERO: libc::c_ulong = 0;
     let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
@@ -196,11 +197,11 @@ pub(super) fn give_up_held_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// From here on the calling thread, and all that it starts, is held by these rules of Landlock. Needs
-/// `no_new_privs`. Allocates nothing.
+/// Puts the calling thread, and everything that it starts from now on, under these Landlock rules.
+/// It needs `no_new_privs`. This allocates nothing.
 pub(super) fn restrict_self(rules: BorrowedFd<'_>) -> io::Result<()> {
     const NO_FLAGS: libc::c_uint = 0;
-    // SAFETY: takes a descriptor and a number, and touches no memory.
+    // SAFETY: the call takes a descriptor and a number, and touches no memory.
     let result = unsafe {
         libc::syscall(
             libc::SYS_landlock_restrict_self,
@@ -215,8 +216,8 @@ pub(super) fn restrict_self(rules: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// From here on the calling thread, and all that it starts, makes system calls by this program. Needs
-/// `no_new_privs`. Allocates nothing.
+/// Puts the system calls of the calling thread, and of everything that it starts from now on, under
+/// this filter program. It needs `no_new_privs`. This allocates nothing.
 pub(super) fn install_filter(program: &[FilterInstruction]) -> io::Result<()> {
     #[repr(C)]
     struct FilterHead {
@@ -230,8 +231,8 @@ pub(super) fn install_filter(program: &[FilterInstruction]) -> io::Result<()> {
         length,
         first: program.as_ptr(),
     };
-    // SAFETY: the head names as many instructions as there are, laid out as the kernel reads them; both
-    // outlive the call.
+    // SAFETY: the header states the actual number of instructions, which are laid out as the kernel
+    // reads them. Both outlive the call.
     let result = unsafe {
         libc::prctl(
             libc::PR_SET_SECCOMP,
@@ -246,7 +247,7 @@ pub(super) fn install_filter(program: &[FilterInstruction]) -> io::Result<()> {
     }
 }
 
-/// Lets a socket receive only what a program of classic BPF passes on.
+/// Lets a socket receive only packets that a classic BPF program passes.
 pub(super) fn attach_filter(
     socket: BorrowedFd<'_>,
     program: &[FilterInstruction],
@@ -261,8 +262,8 @@ pub(super) fn attach_filter(
     let Ok(size) = libc::socklen_t::try_from(size_of::<libc::sock_fprog>()) else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
-    // SAFETY: the head names as many instructions as there are, laid out as the kernel reads them, which
-    // it does not change; both outlive the call.
+    // SAFETY: the header states the actual number of instructions, which are laid out as the kernel
+    // reads them and which it does not change. Both outlive the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -279,11 +280,11 @@ pub(super) fn attach_filter(
     }
 }
 
-/// Lets SIGCHLD be read from the result. For a process with one thread.
+/// Makes SIGCHLD readable from the returned descriptor. The calling process must have one thread.
 pub(super) fn watch_children() -> io::Result<rustix::fd::OwnedFd> {
     use std::os::fd::FromRawFd as _;
-    // SAFETY: the set is filled by the first call; blocking a signal runs no code; the descriptor is
-    // new, so that it has no other owner.
+    // SAFETY: the first call fills the set; blocking a signal runs no code; the descriptor is new,
+    // so it has no other owner.
     unsafe {
         let mut set = zeroed();
         libc::sigemptyset(&raw mut set);

@@ -1,5 +1,5 @@
-//! The system calls by which the kernel asks before a process of a run starts a program. Nothing here
-//! decides anything.
+//! The system calls by which the kernel asks before a process of a run starts a program. This
+//! module makes no decisions.
 
 #![allow(unsafe_code)]
 
@@ -11,30 +11,31 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use crate::unsafe_spawn::CStrings;
 use interlock_syscalls::FilterInstruction;
 
-/// Interrupted only by what ends the process. Kernels before 5.19 do not have it.
+/// Lets only signals that end the process interrupt the wait. Kernels before 5.19 do not support
+/// this.
 const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
 
-/// Parts of a message: the path of the program, and the beginning of its words.
+/// Most parts of a message: the path of the program, and its first arguments.
 const MOST_PARTS: usize = 17;
 
-/// As much as is handed over of each.
+/// Most bytes of each part that are handed over.
 const MOST_PART_BYTES: usize = 100;
 
-/// One process that waits, and the call that it wants to make.
+/// A waiting process, and the call that it wants to make.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallNotification {
     pub id: u64,
-    /// As the receiver knows it.
+    /// The process number, as the receiver sees it.
     pub pid: u32,
     pub number: i64,
     pub arguments: [u64; 6],
 }
 
-/// One process that waits to start a program.
+/// A process that waits to start a program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExecNotification {
     pub id: u64,
-    /// As the receiver knows it.
+    /// The process number, as the receiver sees it.
     pub pid: u32,
     /// The descriptor of the directory that the path is relative to.
     pub directory: i32,
@@ -43,19 +44,19 @@ pub(super) struct ExecNotification {
     pub argv: u64,
 }
 
-/// What becomes of a process that waits.
+/// The answer to a waiting process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotificationAnswer {
     GoOn,
-    /// The call is not made: the listener has made it.
+    /// The call is not made, because the listener has already made it.
     Done,
     /// The call is not made, and fails with this error.
     Refuse(i32),
 }
 
-/// In a child that shares its memory with the process that started it: has the kernel ask from here on, and
-/// hands over what it asks by, with the path and the words of the program that the child becomes. Allocates
-/// nothing.
+/// Makes the kernel ask from now on, in a child that shares its memory with the process that
+/// started it, and hands over the listener with the path and the arguments of the program that the
+/// child becomes. This allocates nothing.
 pub(super) fn install_listener(
     program: &[FilterInstruction],
     to: BorrowedFd<'_>,
@@ -70,8 +71,8 @@ pub(super) fn install_listener(
         filter: program.as_ptr().cast_mut().cast(),
     };
     let install = |flags: libc::c_ulong| {
-        // SAFETY: the head names as many instructions as there are, which are laid out as the kernel reads
-        // them and are not changed; both outlive the call.
+        // SAFETY: the header states the actual number of instructions, which are laid out as the
+        // kernel reads them and are not changed. Both outlive the call.
         unsafe {
             libc::syscall(
                 libc::SYS_seccomp,
@@ -92,7 +93,7 @@ pub(super) fn install_listener(
         return Err(io::Error::last_os_error());
     }
     let sent = hand_over(listener, to, path, words);
-    // The child keeps nothing by which it could answer itself.
+    // The child must keep no descriptor by which it could answer itself.
     // SAFETY: the descriptor is this child's own.
     unsafe { libc::close(listener) };
     sent
@@ -120,7 +121,7 @@ fn hand_over(
             count += 1;
         }
         parts[count].iov_base = word.cast_mut().cast();
-        // SAFETY: a C string, which outlives this call.
+        // SAFETY: the word is a C string, which outlives this call.
         parts[count].iov_len = unsafe { libc::strnlen(*word, MOST_PART_BYTES) };
         count += 1;
     }
@@ -131,7 +132,7 @@ fn hand_over(
     message.msg_iovlen = count as _;
     message.msg_control = ancillary.0.as_mut_ptr().cast();
     let size = u32::try_from(size_of::<libc::c_int>()).unwrap_or(4);
-    // SAFETY: computes a number.
+    // SAFETY: the call only computes a number.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(size) } as _;
     // SAFETY: the space is large enough for one header and one descriptor, and aligned.
     unsafe {
@@ -143,7 +144,7 @@ fn hand_over(
             .cast::<libc::c_int>()
             .write_unaligned(listener);
     }
-    // SAFETY: all that the message names outlives the call.
+    // SAFETY: everything that the message refers to outlives the call.
     let sent = unsafe { libc::sendmsg(to.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
@@ -151,7 +152,7 @@ fn hand_over(
     Ok(())
 }
 
-/// The next process that waits to start a program.
+/// Returns the next process that waits to start a program.
 pub(super) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<ExecNotification> {
     let CallNotification {
         id,
@@ -174,7 +175,7 @@ pub(super) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<ExecN
     })
 }
 
-/// The next process that waits.
+/// Returns the next waiting process.
 pub(super) fn receive_call(listener: BorrowedFd<'_>) -> io::Result<CallNotification> {
     // SAFETY: all fields are numbers, for which zero is valid.
     let mut notification: libc::seccomp_notif = unsafe { zeroed() };
@@ -191,7 +192,7 @@ pub(super) fn receive_call(listener: BorrowedFd<'_>) -> io::Result<CallNotificat
     })
 }
 
-/// Whether a process still waits: else its number may be another's.
+/// Whether a process still waits. If not, its number may belong to another process.
 pub(super) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: the kernel reads one number, which outlives the call.
     let result = unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const id) };
@@ -221,14 +222,15 @@ pub(super) fn answer(
     }
 }
 
-/// Has the kernel hand the processor over at once to the side that is waited for. Kernels before 6.6 cannot.
+/// Lets the kernel switch immediately to the side that is waited for. Kernels before 6.6 do not
+/// support this.
 pub(super) fn wake_at_once(listener: BorrowedFd<'_>) {
     const AT_ONCE: u64 = 1;
-    // SAFETY: takes a number, and touches no memory.
+    // SAFETY: the call takes a number, and touches no memory.
     unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, AT_ONCE) };
 }
 
-/// Numbers of requests, as the kernel composes them: direction, size, `!`, number.
+/// Composes a request number as the kernel does, from direction, size, `!` and number.
 const fn request(direction: u64, size: usize, number: u64) -> u64 {
     (direction << 30) | ((size as u64) << 16) | (0x21 << 8) | number
 }

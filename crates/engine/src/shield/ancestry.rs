@@ -1,9 +1,10 @@
-//! Which run a process belongs to, by the namespace that the run was started in.
+//! Determines which run a process belongs to, by the namespace that the run was started in.
 //!
-//! A process can make user namespaces below its own and enter them. It can never enter one above or
-//! beside its own, for which it would need a capability there. So the namespace of a run is among
-//! the ancestors of the user namespace of every process of the run, whatever it does. A UTS
-//! namespace, which marks the runs of root, holds only as long as root does not leave it.
+//! A process can make user namespaces below its own and enter them. It can never enter a namespace
+//! above or beside its own, because it would need a capability there. The namespace of a run is
+//! therefore an ancestor of the user namespace of every process of the run, whatever the process
+//! does. A UTS namespace, which marks the runs of root, holds only as long as root does not leave
+//! it.
 
 use std::fs;
 use std::io;
@@ -16,10 +17,10 @@ use rustix::process::Pid;
 use super::unsafe_namespaces::parent_namespace;
 use crate::process_table;
 
-/// The kernel lets user namespaces be no deeper.
+/// Deepest nesting of user namespaces that the kernel allows.
 const MOST_LEVELS: usize = 33;
 
-/// The name of the namespace of one shim's runs.
+/// Identifies the namespace of one shim's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunNamespace {
     number: u64,
@@ -32,11 +33,11 @@ impl RunNamespace {
         Ok(Self { number, is_user })
     }
 
-    /// Whether a process that was left to `init` lives in it or below it. Where that cannot be
-    /// found out, although the process lives, it does: nothing may outlive its run because it
-    /// cannot be looked at. A process that ends has no namespaces for a moment, while it still
-    /// counts as alive: one of the init's own helpers must not be taken for a process of the run
-    /// then.
+    /// Whether a process that `init` has adopted lives in this namespace or below it. If that
+    /// cannot be found out although the process lives, the answer is yes: no process may outlive
+    /// its run because it cannot be inspected. A process that is ending has no namespaces for a
+    /// moment while it still counts as alive; one of the init's own helpers must not be mistaken
+    /// for a process of the run then.
     pub fn has(self, pid: i32, init: Pid) -> bool {
         let lives = || {
             process_table::row(pid)
@@ -61,7 +62,7 @@ impl RunNamespace {
             if number(&namespace)? == self.number {
                 return Ok(true);
             }
-            // Above the one of this process nothing is to be seen, and nothing is a run's.
+            // Namespaces above that of this process are not visible, and no run is in them.
             match parent_namespace(&namespace) {
                 Ok(parent) => namespace = parent,
                 Err(_) => return Ok(false),
@@ -84,12 +85,12 @@ fn number(namespace: &OwnedFd) -> io::Result<u64> {
     Ok(rustix::fs::fstat(namespace)?.st_ino)
 }
 
-/// So often a list that changes, or a process that ends, is looked at.
+/// How often a changing list or an ending process is looked at.
 const LOOKS: usize = 16;
 
-/// The children of a process with one thread. The kernel writes its list one by one, so that a
-/// child that ends meanwhile hides the next: a list counts when it was read twice. An empty one is
-/// true, since a process that becomes a child later is added at the end.
+/// Returns the children of a process with one thread. The kernel writes its list entry by entry,
+/// and a child that ends meanwhile hides the next one, so a list counts only if two reads agree. An
+/// empty list is always true, because a later child is added at the end.
 pub fn stable_children_of(parent: Pid) -> Vec<i32> {
     let mut children = children_of(parent);
     for _ in 0..LOOKS {
@@ -113,7 +114,7 @@ fn children_of(parent: Pid) -> Vec<i32> {
             let numbers = listed.split_ascii_whitespace();
             numbers.filter_map(|number| number.parse().ok()).collect()
         }
-        // A kernel without these lists, or no such process.
+        // The kernel has no such lists, or the process does not exist.
         Err(_) => process_table::read()
             .into_iter()
             .filter(|row| row.parent == parent)

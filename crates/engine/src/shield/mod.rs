@@ -1,5 +1,5 @@
 //! The shield: the namespaces of one agent, in which Interlock's state directory, sockets and
-//! processes do not exist. Files, network and tools of the account stay as they are.
+//! processes do not exist. The account's files, network and tools stay as they are.
 //!
 //! ```text
 //! supervisor ─┬─► init                      process 1 of the agent's PID namespace
@@ -8,15 +8,14 @@
 //! ```
 //!
 //! The namespaces are made once per agent and entered by every run of it, so that an agent sees and
-//! can end what it started in an earlier call. An ordinary user's belong to a user namespace in
-//! which no run has a capability. Root gets mount and PID namespaces only, and can undo them.
+//! can end what it started in an earlier call. Those of an ordinary user belong to a user namespace
+//! in which no run has a capability. Root gets only mount and PID namespaces, and can undo them.
 //!
-//! The kernel gives orphans inside a PID namespace to its process 1 and not to the shim. So every
-//! shim has a namespace of its own that its runs are in as well: a user namespace below the
-//! agent's, which a process can only leave downwards, and for root a UTS namespace. See
-//! [`RunShield`].
+//! The kernel gives orphans inside a PID namespace to its process 1 and not to the shim. Every
+//! shim's runs are therefore also in a namespace of that shim: a user namespace below the agent's,
+//! which a process can leave only downwards, or a UTS namespace for root. See [`RunShield`].
 //!
-//! The supervisor makes the namespaces (its `agent_init`). Here they are entered.
+//! The supervisor makes the namespaces (its `agent_init`). This module enters them.
 
 mod ancestry;
 mod probe;
@@ -40,17 +39,17 @@ pub struct RunShield {
     user: Option<OwnedFd>,
     mounts: OwnedFd,
     processes: OwnedFd,
-    /// The namespace that only this shim's runs are in.
+    /// The namespace that contains only this shim's runs.
     own: OwnedFd,
     own_name: RunNamespace,
     init: Pid,
-    /// A number together with this names one process.
+    /// The start time of process 1. Together with its number, it identifies the process.
     init_started: u64,
 }
 
 impl RunShield {
-    /// From the descriptors that the supervisor hands over: mount and PID namespace, the shim's
-    /// own, and for an ordinary user the agent's user namespace.
+    /// Makes the shield from the descriptors that the supervisor hands over: the mount and PID
+    /// namespaces, the shim's own namespace and, for an ordinary user, the agent's user namespace.
     pub fn from_descriptors(descriptors: Vec<OwnedFd>, init: i32) -> io::Result<Self> {
         let mut descriptors = descriptors.into_iter();
         let (Some(mounts), Some(processes), Some(own), Some(init)) = (
@@ -79,15 +78,15 @@ impl RunShield {
         process_table::is_same(self.init.as_raw_pid(), self.init_started)
     }
 
-    /// In a child without threads: from here on it sees the agent's view of the file system, or
-    /// `mounts`, which was made of it; and what it starts is in the agent's PID namespace.
-    /// Allocates nothing.
+    /// Enters the namespaces in a child without threads. From then on, the child sees the agent's
+    /// view of the file system, or `mounts`, which was derived from that view, and whatever it
+    /// starts is in the agent's PID namespace. This allocates nothing.
     pub(crate) fn enter(&self, mounts: Option<&OwnedFd>) -> io::Result<()> {
         self.enter_mounts(mounts.unwrap_or(&self.mounts))?;
         enter(self.processes.as_fd(), NamespaceKind::Processes)
     }
 
-    /// As [`Self::enter`], without the processes.
+    /// Does the same as [`Self::enter`], except for the PID namespace.
     pub(crate) fn enter_mounts(&self, mounts: &OwnedFd) -> io::Result<()> {
         if let Some(user) = &self.user {
             enter(user.as_fd(), NamespaceKind::User)?;
@@ -99,8 +98,9 @@ impl RunShield {
         &self.mounts
     }
 
-    /// In the child that becomes the program, as the last step before that: enters the namespace of
-    /// this shim's runs, and gives up what an ordinary user may do in it. Allocates nothing.
+    /// Enters the namespace of this shim's runs and gives up every right that an ordinary user has
+    /// in it. The child calls this as its last step before it becomes the program. This allocates
+    /// nothing.
     pub(crate) fn become_run(&self) -> io::Result<()> {
         if self.user.is_some() {
             enter(self.own.as_fd(), NamespaceKind::User)?;
@@ -110,10 +110,10 @@ impl RunShield {
         }
     }
 
-    /// The processes that lost their parents and belong to this shim's runs, by their numbers
-    /// outside.
+    /// Returns the orphans that belong to this shim's runs, by their numbers outside.
     pub(crate) fn orphans(&self) -> Vec<i32> {
-        // Without its process 1, nothing of the namespace lives, and the number may be another's.
+        // Without its process 1, nothing in the namespace lives, and the number may belong to
+        // another process.
         if !self.is_alive() {
             return Vec::new();
         }

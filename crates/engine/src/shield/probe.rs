@@ -1,16 +1,17 @@
-//! Whether this system offers what the shield needs: really tried, once, in a process of its own.
+//! Whether this system offers what the shield needs. This is really tried, once, in a process of
+//! its own.
 
 use std::io;
 use std::sync::OnceLock;
 
 use crate::unsafe_spawn::attempt::try_namespaces;
 
-/// How far the shield of this process holds.
+/// How strong the shield of this process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShieldKind {
-    /// An ordinary user's: a user namespace keeps runs from undoing it.
+    /// For an ordinary user: a user namespace keeps runs from undoing it.
     User,
-    /// Root's: a guard, which root can undo.
+    /// For root: a guard rail, which root can undo.
     Root,
 }
 
@@ -19,7 +20,7 @@ pub enum ShieldKind {
 #[error("{0}")]
 pub struct ShieldUnavailable(String);
 
-/// What this system offers to this process.
+/// Returns the kind of shield that this system offers to this process.
 pub fn probe_shield() -> Result<ShieldKind, ShieldUnavailable> {
     static FOUND: OnceLock<Result<ShieldKind, ShieldUnavailable>> = OnceLock::new();
     FOUND.get_or_init(probe).clone()
@@ -34,7 +35,7 @@ fn probe() -> Result<ShieldKind, ShieldUnavailable> {
     }
 }
 
-/// The step that failed, the system's error, and what usually stands behind it.
+/// Describes the step that failed, the system's error, and the usual cause.
 fn reason(step: &str, error: &io::Error) -> String {
     let known = [
         (

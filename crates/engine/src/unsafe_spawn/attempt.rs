@@ -1,4 +1,4 @@
-//! Tries in a short-lived child whether this user gets the namespaces that the shield consists of.
+//! Tries in a short-lived child whether this user gets the namespaces that make up the shield.
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;
@@ -14,7 +14,7 @@ use super::{STACK, SignalMask, reap, start_child};
 /// The step that failed, and why.
 type AttemptFailure = (&'static str, io::Error);
 
-/// What the children are lent, and what they give back.
+/// The values that the children borrow, and the outcome that they return.
 struct Attempt {
     /// `None` for root, which needs no user namespace.
     users: Option<(CString, CString)>,
@@ -23,7 +23,7 @@ struct Attempt {
     outcome: Mutex<Result<(), AttemptFailure>>,
 }
 
-/// Makes all that the shield needs, and leaves nothing of it.
+/// Makes everything that the shield needs, and leaves nothing behind.
 pub(crate) fn try_namespaces(is_root: bool) -> Result<(), AttemptFailure> {
     let prepare = |error: io::Error| ("preparing a process", error);
     let same = |id: u32| CString::new(format!("{id} {id} 1")).map_err(io::Error::from);
@@ -35,7 +35,7 @@ pub(crate) fn try_namespaces(is_root: bool) -> Result<(), AttemptFailure> {
     let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK / size_of::<u128>());
     let attempt = Attempt {
         users,
-        // SAFETY: the end of the allocation, from which the stack grows down.
+        // SAFETY: this is the end of the allocation, from which the stack grows down.
         stack: unsafe { stack.as_mut_ptr().add(stack.capacity()) }.cast(),
         outcome: Mutex::new(Err((
             "starting a process",
@@ -44,7 +44,7 @@ pub(crate) fn try_namespaces(is_root: bool) -> Result<(), AttemptFailure> {
     };
     let before = SignalMask::block_all().map_err(prepare)?;
     let argument = (&raw const attempt).cast_mut().cast();
-    // SAFETY: `outer` takes a pointer to this, which lives until both children are over.
+    // SAFETY: `outer` takes a pointer to `attempt`, which lives until both children have ended.
     let child = unsafe { start_child(outer, argument, 0) };
     before.restore();
     let _ = reap(child.map_err(prepare)?);
@@ -55,15 +55,15 @@ pub(crate) fn try_namespaces(is_root: bool) -> Result<(), AttemptFailure> {
 }
 
 extern "C" fn outer(argument: *mut c_void) -> c_int {
-    // SAFETY: `try_namespaces` handed over a pointer to this, which outlives this function.
+    // SAFETY: `try_namespaces` passed a pointer to this value, which outlives this function.
     let attempt = unsafe { &*argument.cast_const().cast::<Attempt>() };
     let made = separate(attempt);
     let is_made = made.is_ok();
     say(attempt, made);
     if is_made {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: as of `start_child`: the stack is its own, this process stands still, and all
-        // signals are blocked.
+        // SAFETY: the requirements of `start_child` hold: the stack is the child's own, this
+        // process is suspended, and all signals are blocked.
         let child = unsafe { libc::clone(inner, attempt.stack, flags, argument) };
         if child < 0 {
             let error = io::Error::last_os_error();
@@ -73,7 +73,7 @@ extern "C" fn outer(argument: *mut c_void) -> c_int {
             );
         }
     }
-    // SAFETY: ends the child at once, without running anything that belongs to the parent.
+    // SAFETY: the call ends the child at once, without running any code of the parent.
     unsafe { libc::_exit(0) }
 }
 
@@ -114,7 +114,7 @@ fn mount() -> Result<(), AttemptFailure> {
         .map_err(|error| ("mounting a cover", error.into()))
 }
 
-/// Replaces a value without anything to free: allocates nothing.
+/// Stores the outcome in place of one that owns nothing, so that this allocates and frees nothing.
 fn say(attempt: &Attempt, outcome: Result<(), AttemptFailure>) {
     if let Ok(mut place) = attempt.outcome.try_lock() {
         *place = outcome;

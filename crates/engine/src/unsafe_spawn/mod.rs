@@ -1,6 +1,6 @@
-//! The system calls that have no safe form: what a child does before it executes its program, and
-//! waiting with resource usage. All `unsafe` code of the engine is here; nothing here decides
-//! anything.
+//! The system calls that have no safe form: the steps of a child before it executes its program,
+//! and waiting for a child with its resource usage. All `unsafe` code of process starts is here.
+//! This module makes no decisions.
 
 #![allow(unsafe_code)]
 
@@ -27,43 +27,44 @@ use crate::sandbox::{HostTree, RestrictedRun, RunSandbox};
 use crate::shield::RunShield;
 use namespace::Namespace;
 
-/// Files of a run are readable by others and writable by their owner, whatever the umask of the
-/// process that starts it.
+/// Files of a run are readable by others and writable by their owner, regardless of the umask of
+/// the process that starts it.
 pub(crate) const UMASK: u32 = 0o022;
 
-/// Highest signal number of Linux.
+/// The highest signal number of Linux.
 const LAST_SIGNAL: c_int = 64;
 
-/// Chooses the signal that is sent for a descriptor. The same number on all architectures.
+/// Selects the signal that is sent for a descriptor. The number is the same on all architectures.
 const F_SETSIG: c_int = 10;
 
-/// Everything that one child needs, made ready before it exists.
+/// Everything that one child needs, prepared before the child exists.
 pub(super) struct Launch {
     pub program: ChildProgram,
     pub argv: CStrings,
     pub envp: Rc<CStrings>,
     pub cwd: Arc<OwnedFd>,
-    /// A view of the file system that is the run's own.
+    /// The run's own view of the file system.
     pub view: Option<Arc<Namespace>>,
     pub shield: Option<Arc<RunShield>>,
     pub sandbox: Option<Arc<RunSandbox>>,
-    /// What the program puts on itself where no namespaces confine it.
+    /// The restrictions that the program puts on itself if no namespaces confine it.
     pub restricted: Option<Arc<RestrictedRun>>,
-    /// What the program puts on itself where the programs are limited that a run on the host starts.
+    /// The restrictions that the program puts on itself if the programs of a run on the host are
+    /// limited.
     pub tree: Option<Arc<HostTree>>,
-    /// The user that the program has, if not the user of this process.
+    /// The user of the program, if that is not the user of this process.
     pub account: Option<Arc<LaunchAccount>>,
-    /// The path of the working directory, for a child that sees another view of the file system.
+    /// The path of the working directory, for a child with another view of the file system.
     pub directory: CString,
     pub streams: Streams,
     pub place: ChildPlace,
-    /// Soft limit of open files, where the engine's own process has raised its.
+    /// Soft limit of open files, if the engine's own process has raised its limit.
     pub open_files: Option<u64>,
-    /// To be ended before the engine's own process when memory runs out.
+    /// If memory runs out, the kernel should end this child before the engine's own process.
     pub first_without_memory: bool,
 }
 
-/// A user, in the form that the system calls want.
+/// A user, in the form that the system calls take.
 #[derive(Debug)]
 pub(super) struct LaunchAccount {
     user: Uid,
@@ -80,15 +81,15 @@ impl LaunchAccount {
         }
     }
 
-    /// In a child: the thread that started it may have the file access rights of the account.
-    /// Entering namespaces needs those of root. Allocates nothing.
+    /// Called in a child. The thread that started the child may have the file access rights of the
+    /// account, but entering namespaces needs those of root. This allocates nothing.
     fn regain_root() -> io::Result<()> {
         rustix::thread::set_thread_res_uid(None::<Uid>, Some(Uid::ROOT), None::<Uid>)?;
         Ok(())
     }
 
-    /// In the child that becomes the program: from here on it is this user, for good. Allocates
-    /// nothing.
+    /// Called in the child that becomes the program: from here on, the child is this user for good.
+    /// This allocates nothing.
     fn become_user(&self) -> io::Result<()> {
         Self::regain_root()?;
         rustix::thread::set_thread_groups(&self.groups)?;
@@ -100,34 +101,35 @@ impl LaunchAccount {
     }
 }
 
-/// What is executed.
+/// The program that the child executes.
 pub(super) enum ChildProgram {
-    /// The file that was opened and checked: no path is looked up again.
+    /// The file that was opened and checked. No path is looked up again.
     Descriptor(Arc<OwnedFd>),
-    /// What the run's sandbox shows at this path, if it is the file that was opened and checked.
+    /// The file that the run's sandbox shows at this path, if it is the one that was opened and
+    /// checked.
     Inside { path: CString, file: Arc<OwnedFd> },
-    /// Relative to the working directory.
+    /// A path relative to the working directory.
     Path(CString),
 }
 
-/// Where among sessions, groups and terminals the child stands.
+/// The child's session, group and terminal.
 #[derive(Clone)]
 pub(super) enum ChildPlace {
-    /// Leader of a new session without a terminal.
+    /// The child leads a new session without a terminal.
     Session,
-    /// Leader of a new session whose terminal this is.
+    /// The child leads a new session with this terminal.
     SessionWithTerminal(Arc<OwnedFd>),
-    /// In the session of this process, whose terminal this is, in the foreground: in the group of
-    /// `leader`, or as leader of a new one.
+    /// The child joins the session of this process, which has this terminal, in the foreground: in
+    /// the group of `leader`, or as leader of a new group.
     Foreground {
         terminal: Arc<OwnedFd>,
         leader: Option<Pid>,
     },
 }
 
-/// Strings in the form that exec wants: pointers, and a null pointer at the end.
+/// Strings in the form that `exec` takes: pointers that end with a null pointer.
 pub(super) struct CStrings {
-    // The pointers lead into these; never changed after `new`.
+    // The pointers lead into these strings, which never change after `new`.
     _strings: Vec<CString>,
     pub(crate) pointers: Vec<*const c_char>,
 }
@@ -146,25 +148,26 @@ impl CStrings {
     }
 }
 
-/// The child borrows the memory of its parent until it executes its program, so its stack must
-/// be its own. It needs little: system calls on values that are ready.
+/// Stack size of a child. The child borrows the memory of its parent until it executes its program,
+/// so it needs a stack of its own. It needs little, because it only makes system calls with
+/// prepared values.
 const STACK: usize = 64 * 1024;
 
-/// What parent and child share while the parent stands still.
+/// The values that parent and child share while the parent is suspended.
 struct Borrowed<'a> {
     launch: &'a Launch,
     /// The error that kept the child from executing its program, or 0.
     error: AtomicI32,
-    /// The stack of the child that an entrant starts, and the number of that child, or 0.
+    /// The stack of the child that the entrant starts, and the number of that child, or 0.
     inner_stack: *mut c_void,
     inner: AtomicI32,
-    /// The error came while a child entered the shield or the sandbox.
+    /// Set if the error occurred while a child entered the shield or the sandbox.
     is_shields: AtomicBool,
-    /// The error came while the programs that the child starts were limited.
+    /// Set if the error occurred while the programs that the child starts were being limited.
     is_trees: AtomicBool,
 }
 
-/// Why the child does not run its program.
+/// Why the child did not run its program.
 #[derive(Debug)]
 pub(super) enum SpawnError {
     /// The shield could not be entered.
@@ -184,8 +187,8 @@ impl From<io::Error> for SpawnError {
 
 /// Starts the child and returns once it runs its own program. An error means that nothing runs.
 ///
-/// As `posix_spawn` does it, which can do neither sessions with a terminal nor descriptors: what
-/// it costs does not grow with the memory of this process.
+/// This works like `posix_spawn`, which supports neither sessions with a terminal nor execution by
+/// descriptor: its cost does not grow with the memory of this process.
 pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
     let mut stack: Vec<MaybeUninit<u128>> = Vec::new();
     if launch.is_confined() {
@@ -194,7 +197,7 @@ pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
     let borrowed = Borrowed {
         launch,
         error: AtomicI32::new(0),
-        // SAFETY: the end of the allocation, from which the stack grows down.
+        // SAFETY: this is the end of the allocation, from which the stack grows down.
         inner_stack: unsafe { stack.as_mut_ptr().add(stack.capacity()) }.cast(),
         inner: AtomicI32::new(0),
         is_shields: AtomicBool::new(false),
@@ -202,12 +205,13 @@ pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
     };
     let first = if launch.is_confined() { entrant } else { child };
     let before = SignalMask::block_all()?;
-    // SAFETY: both functions take a pointer to this, which lives until the children are over.
+    // SAFETY: both functions take a pointer to `borrowed`, which lives until the children have
+    // ended.
     let pid = unsafe { start_child(first, (&raw const borrowed).cast_mut().cast(), 0) };
     before.restore();
     let mut pid = pid?;
     if launch.is_confined() {
-        // The entrant is over; the program is its sibling.
+        // The entrant has ended; the program is its sibling.
         let _ = reap(pid);
         pid = match Pid::from_raw(borrowed.inner.load(Ordering::Relaxed)) {
             Some(inner) => inner,
@@ -220,25 +224,25 @@ pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
         }
         return Ok(pid);
     }
-    // It has ended, and no other part of the program knows of it.
+    // The child has ended, and no other part of this process knows of it.
     let _ = reap(pid);
     Err(borrowed.failure())
 }
 
 impl Borrowed<'_> {
-    /// In the child.
+    /// Records the error. Called in the child.
     fn note(&self, error: &io::Error) {
         let number = error.raw_os_error().unwrap_or(libc::EINVAL);
         self.error.store(number, Ordering::Relaxed);
     }
 
-    /// In the child: a step of the shield.
+    /// Records whether the error came from a step of the shield. Called in the child.
     fn shielding(&self, step: io::Result<()>) -> io::Result<()> {
         self.is_shields.store(step.is_err(), Ordering::Relaxed);
         step
     }
 
-    /// In the parent.
+    /// Returns the recorded error. Called in the parent.
     fn failure(&self) -> SpawnError {
         let error = match self.error.load(Ordering::Relaxed) {
             0 => io::ErrorKind::Interrupted.into(),
@@ -259,22 +263,24 @@ impl Borrowed<'_> {
 }
 
 impl Launch {
-    /// The program is started in namespaces.
+    /// Whether the program is started in namespaces.
     fn is_confined(&self) -> bool {
         self.shield.is_some() || self.sandbox.is_some()
     }
 }
 
-/// The first child of a shielded or sandboxed run: enters the namespaces, and starts the program as a child of
-/// its own parent. A process stays in the PID namespace that it was born in, so it takes two.
+/// The first child of a shielded or sandboxed run. It enters the namespaces, and starts the program
+/// as a child of its own parent. Two processes are needed because a process stays in the PID
+/// namespace that it was born in.
 extern "C" fn entrant(argument: *mut c_void) -> c_int {
-    // SAFETY: `spawn` handed over a pointer to this, which lives until this function is over.
+    // SAFETY: `spawn` passed a pointer to this value, which lives until this function has ended.
     let borrowed = unsafe { &*argument.cast_const().cast::<Borrowed<'_>>() };
     match borrowed.shielding(enter_namespaces(borrowed.launch)) {
         Ok(()) => {
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
-            // SAFETY: as of `start_child`: the stack is its own, this process stands still until the
-            // program runs or the child is over, and all signals are blocked.
+            // SAFETY: the requirements of `start_child` hold: the stack is the child's own, this
+            // process is suspended until the program runs or the child has ended, and all signals
+            // are blocked.
             let inner = unsafe { libc::clone(child, borrowed.inner_stack, flags, argument) };
             if inner > 0 {
                 borrowed.inner.store(inner, Ordering::Relaxed);
@@ -284,16 +290,16 @@ extern "C" fn entrant(argument: *mut c_void) -> c_int {
         }
         Err(error) => borrowed.note(&error),
     }
-    // SAFETY: ends the child at once, without running anything that belongs to the parent.
+    // SAFETY: the call ends the child at once, without running any code of the parent.
     unsafe { libc::_exit(0) }
 }
 
-/// In the entrant.
+/// Enters the namespaces of the run. Called in the entrant.
 fn enter_namespaces(launch: &Launch) -> io::Result<()> {
     if launch.account.is_some() {
         LaunchAccount::regain_root()?;
     }
-    // Here, since the leader has another number inside.
+    // The group is joined here, because the leader has another number inside.
     if let ChildPlace::Foreground {
         leader: leader @ Some(_),
         ..
@@ -314,12 +320,12 @@ fn enter_namespaces(launch: &Launch) -> io::Result<()> {
     }
 }
 
-/// Starts a child that borrows the memory of this process, and returns when it has executed a
-/// program or ended. All signals have to be blocked.
+/// Starts a child that borrows the memory of this process, and returns once it has executed a
+/// program or ended. All signals must be blocked.
 ///
 /// # Safety
 /// `function` allocates nothing, takes no lock that others hold, cannot panic and never returns;
-/// `argument` is what it wants and outlives this call. `flags` are none of those that share
+/// `argument` is what it expects and outlives this call. `flags` contains no flag that shares
 /// signal handlers, the working directory or the thread.
 unsafe fn start_child(
     function: extern "C" fn(*mut c_void) -> c_int,
@@ -327,9 +333,9 @@ unsafe fn start_child(
     flags: c_int,
 ) -> io::Result<Pid> {
     let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK / size_of::<u128>());
-    // SAFETY: CLONE_VFORK stops this thread until the child has executed its program or ended, so
-    // everything that is lent to it outlives its use. The stack is writable, aligned, grows down
-    // from its end, and is used by nothing else. All signals are blocked, so that no handler of
+    // SAFETY: CLONE_VFORK suspends this thread until the child has executed its program or ended,
+    // so everything that the child borrows outlives its use. The stack is writable, aligned, grows
+    // down from its end, and nothing else uses it. All signals are blocked, so that no handler of
     // this process runs in the child; the child has its own copy of dispositions, working directory
     // and umask, since neither CLONE_SIGHAND nor CLONE_FS is set.
     let pid = unsafe {
@@ -343,26 +349,26 @@ unsafe fn start_child(
     Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)
 }
 
-/// The child's first and only function. Allocates nothing, takes no lock and cannot panic: the
-/// memory is the parent's, and other threads of it go on.
+/// The first and only function of the child. It allocates nothing, takes no lock and cannot panic,
+/// because the memory belongs to the parent, whose other threads continue to run.
 extern "C" fn child(argument: *mut c_void) -> c_int {
-    // SAFETY: `spawn` handed over a pointer to this, which lives until this function is over.
+    // SAFETY: `spawn` passed a pointer to this value, which lives until this function has ended.
     let borrowed = unsafe { &*argument.cast_const().cast::<Borrowed<'_>>() };
     if let Err(error) = become_program(borrowed) {
         borrowed.note(&error);
     }
-    // SAFETY: ends the child at once, without running anything that belongs to the parent.
+    // SAFETY: the call ends the child at once, without running any code of the parent.
     unsafe { libc::_exit(127) }
 }
 
-/// The signals that were blocked in this thread.
+/// The signals that were blocked in this thread before.
 struct SignalMask(libc::sigset_t);
 
 impl SignalMask {
     fn block_all() -> io::Result<Self> {
         let mut all = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
-        // SAFETY: both sets are valid for writing; the first is filled before it is read.
+        // SAFETY: both sets are valid for writing, and the first is filled before it is read.
         let failed = unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr())
@@ -370,19 +376,19 @@ impl SignalMask {
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
-        // SAFETY: filled by the successful call.
+        // SAFETY: the successful call has filled this set.
         Ok(Self(unsafe { before.assume_init() }))
     }
 
     fn restore(self) {
-        // SAFETY: the set is one that the system gave.
+        // SAFETY: the set came from the system.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut());
         }
     }
 }
 
-/// In the child. Comes back only with an error.
+/// Turns the child into its program. Returns only with an error.
 fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
     let launch = borrowed.launch;
     match &launch.place {
@@ -394,16 +400,16 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
             rustix::process::ioctl_tiocsctty(terminal)?;
         }
         ChildPlace::Foreground { terminal, leader } => {
-            // The entrant has joined the group of a leader.
+            // The entrant has already joined the group of a leader.
             if !launch.is_confined() || leader.is_none() {
                 rustix::process::setpgid(None, *leader)?;
             }
-            // SIGTTOU is still ignored here: a dedicated process ignores it.
+            // SIGTTOU is still ignored here, because a dedicated process ignores it.
             rustix::termios::tcsetpgrp(terminal, rustix::process::getpgrp())?;
         }
     }
     match (launch.is_confined(), &launch.view) {
-        // The entrant was there already.
+        // The entrant has already entered the directory.
         (true, _) => {}
         (false, Some(view)) => view.enter(&launch.directory, &launch.cwd)?,
         (false, None) => rustix::process::fchdir(&launch.cwd)?,
@@ -415,7 +421,7 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
         rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
     }
     crate::mark::mark_this_process()?;
-    // Sources are above 2, so that no step overwrites the source of a later one.
+    // All sources are above 2, so that no step overwrites the source of a later step.
     rustix::stdio::dup2_stdin(&launch.streams.stdin)?;
     rustix::stdio::dup2_stdout(&launch.streams.stdout)?;
     rustix::stdio::dup2_stderr(&launch.streams.stderr)?;
@@ -461,8 +467,8 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
         (ChildProgram::Path(path), None) => (libc::AT_FDCWD, path.as_ptr(), 0),
         (_, None) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
     };
-    // SAFETY: `path` is a C string, and both arrays hold pointers to C strings and end in null;
-    // all of them outlive the call.
+    // SAFETY: `path` is a C string, and both arrays hold pointers to C strings and end in null. All
+    // of them outlive the call.
     unsafe {
         libc::syscall(
             libc::SYS_execveat,
@@ -476,7 +482,8 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// In the child: opens what its view shows at a path, which has to be the file that was checked.
+/// Opens the file that the child's view shows at a path, which must be the file that was checked.
+/// Called in the child.
 fn open_shown(path: &CString, checked: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let shown = rustix::fs::open(path.as_c_str(), flags, Mode::empty())?;
@@ -488,7 +495,8 @@ fn open_shown(path: &CString, checked: &OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Raising it needs no privilege. Where it fails, the choice is the kernel's.
+/// Lets the kernel prefer this child when memory runs out. Raising the score needs no privilege. If
+/// it fails, the choice stays with the kernel.
 ///
 /// The parent does this once the child executes its program: until then the child is as
 /// non-dumpable as its parent, and the file belongs to root.
@@ -500,11 +508,12 @@ fn prefer_when_memory_runs_out(child: Pid) {
     }
 }
 
-/// What this process starts from now on gets its three standard descriptors and no other. Also
-/// closes there what this process itself inherited without meaning to.
+/// Ensures that every program which this process starts from now on gets its three standard
+/// descriptors and no other. This also covers descriptors that this process itself inherited by
+/// accident.
 pub fn close_others_on_exec() {
     const FIRST: u32 = 3;
-    // SAFETY: marks descriptors close-on-exec; touches no memory.
+    // SAFETY: the call marks descriptors close-on-exec, and touches no memory.
     let result = unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -516,26 +525,27 @@ pub fn close_others_on_exec() {
     if result == 0 {
         return;
     }
-    // A kernel before 5.11: one by one.
+    // Kernels before 5.11 need one call per descriptor.
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
     let end = c_int::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(1 << 20);
     for descriptor in 3..end {
-        // SAFETY: as above; a number that is not open gives an error, which is right.
+        // SAFETY: as above. A number that is not open gives an error, which is harmless.
         unsafe {
             libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
         }
     }
 }
 
-/// Nothing ignored, nothing blocked: a program relies on that, `head` in a pipeline above all.
-/// Asks the kernel itself, since C libraries hide the signals that they use.
+/// Resets all signals: nothing is ignored and nothing is blocked. Programs rely on that, above all
+/// `head` in a pipeline. This calls the kernel directly, because C libraries hide the signals that
+/// they use.
 fn reset_signals() -> io::Result<()> {
-    /// The default disposition, and the empty mask, are all zeros and not longer than this.
+    /// The default disposition and the empty mask are all zeros, and no longer than this.
     static ZEROS: [u64; 8] = [0; 8];
     const MASK_BYTES: usize = 8;
     for signal in 1..=LAST_SIGNAL {
-        // SAFETY: the kernel reads a disposition from the zeros, and refuses the two signals
-        // that cannot be set.
+        // SAFETY: the kernel reads a disposition from the zeros, and refuses the two signals whose
+        // disposition cannot be set.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -563,8 +573,8 @@ fn reset_signals() -> io::Result<()> {
     }
 }
 
-/// Collects an ended child of this process: how it ended and what it used, together with its own
-/// children. Waits if it has not ended yet.
+/// Collects an ended child of this process, and returns how it ended and what it and its own
+/// children used. Waits if it has not ended yet.
 pub(super) fn reap(pid: Pid) -> io::Result<(Exit, Usage)> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -580,7 +590,7 @@ pub(super) fn reap(pid: Pid) -> io::Result<(Exit, Usage)> {
             return Err(error);
         }
     }
-    // SAFETY: zeroed above, and all fields are integers.
+    // SAFETY: the value was zeroed above, and all of its fields are integers.
     let usage = unsafe { usage.assume_init() };
     let exit = if libc::WIFSIGNALED(status) {
         Exit::Signal(libc::WTERMSIG(status))
@@ -602,23 +612,23 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(microseconds)
 }
 
-/// Takes a read lease: until it is given back, a process that opens the file for writing waits, for
+/// Takes a read lease: until it is returned, a process that opens the file for writing waits, for
 /// as long as the system lets leases last (45 seconds, unless the owner of the machine says
-/// otherwise). Fails with EAGAIN while the file is open for writing anywhere.
+/// otherwise). Fails with EAGAIN if any process has the file open for writing.
 pub(super) fn take_lease(file: &OwnedFd) -> io::Result<()> {
-    // The signal of a waiting writer would end this process; this one is ignored by default.
+    // The default signal for a waiting writer would end this process. SIGURG is ignored by default.
     set(file, F_SETSIG, libc::SIGURG)?;
     set(file, libc::F_SETLEASE, libc::F_RDLCK)
 }
 
-/// Gives a lease back. Without one, nothing happens.
+/// Returns a lease. Without a lease, this does nothing.
 pub(super) fn return_lease(file: &OwnedFd) {
     let _ = set(file, libc::F_SETLEASE, libc::F_UNLCK);
 }
 
-/// Whether the lease still holds: no process has asked to write to the file.
+/// Whether the lease still holds, which means that no process has asked to write to the file.
 pub(super) fn has_lease(file: &OwnedFd) -> bool {
-    // SAFETY: takes no further argument and touches no memory of this process.
+    // SAFETY: the call takes no further argument and touches no memory of this process.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK }
 }
 
@@ -630,12 +640,12 @@ fn set(file: &OwnedFd, what: c_int, value: c_int) -> io::Result<()> {
     }
 }
 
-/// For a process that leads the session of a run's terminal and stands in its background: neither
-/// writing to it, however others set it up, nor arranging or closing it may stop or end this
-/// process.
+/// Ignores terminal signals, for a process that leads the session of a run's terminal and is in its
+/// background: neither writing to the terminal, however others configured it, nor setting it up or
+/// closing it may stop or end this process.
 pub(super) fn ignore_terminal_signals() {
     for signal in [libc::SIGTTOU, libc::SIGTTIN, libc::SIGHUP] {
-        // SAFETY: sets a disposition that runs no code.
+        // SAFETY: the call sets a disposition that runs no code.
         unsafe {
             libc::signal(signal, libc::SIG_IGN);
         }

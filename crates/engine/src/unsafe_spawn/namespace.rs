@@ -1,8 +1,8 @@
 //! A view of the file system for one run, in which approved scripts have their approved content,
 //! whatever is written to the files themselves.
 //!
-//! It belongs to a user namespace in which this user has no privileges: the run has no rights in
-//! it, and cannot undo it.
+//! The view belongs to a user namespace in which this user has no privileges, so the run has no
+//! rights in it and cannot undo it.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
@@ -20,28 +20,28 @@ use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFl
 use super::{SignalMask, reap, start_child};
 use crate::shield::RunShield;
 
-/// So many files at most, since the child that makes the view allocates nothing.
+/// Most files in a view. The number is fixed because the child that makes the view allocates
+/// nothing.
 pub(crate) const MOST_FILES: usize = 8;
 
-/// What they are called until they are in their places.
+/// Names of the files until they are in their places.
 const NAMES: [&CStr; MOST_FILES] = [c"0", c"1", c"2", c"3", c"4", c"5", c"6", c"7"];
 
-/// Where they are made. Covers what is there for that time, for the one process that makes them: a
-/// directory that exists everywhere, and that nothing is looked up in meanwhile.
+/// Where the files are made: a directory that exists everywhere, and in which nothing is looked up
+/// meanwhile. Its content is covered for that time, only for the process that makes the files.
 const STAGE: &CStr = c"/proc";
 
-/// How often it is tried to close the file system that they are made in to writers, and the pause
-/// in between.
+/// How often to try to close the files' file system to writers, and the pause between two attempts.
 const WRITER_TRIES: usize = 200;
 const WRITER_PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
 
-/// One file and the content that it is to have.
+/// A file and the content that it is to have.
 #[derive(Debug)]
 pub(crate) struct FileSnapshot {
-    /// As the run finds it, and without links.
+    /// The path by which the run finds the file, and its path without links.
     pub found: CString,
     pub canonical: CString,
     pub device: u64,
@@ -51,27 +51,28 @@ pub(crate) struct FileSnapshot {
     pub modified: Timespec,
 }
 
-/// The view, kept by descriptors.
+/// The view, held by descriptors.
 #[derive(Debug)]
 pub(crate) struct Namespace {
-    /// `None` where it is made of the agent's own view, and belongs to the agent's user namespace.
+    /// `None` if the view is derived from the agent's own view, and belongs to the agent's user
+    /// namespace.
     user: Option<OwnedFd>,
     mounts: OwnedFd,
 }
 
-/// What the child that makes the view is lent, and what it gives back.
+/// The values that the child which makes the view borrows, and the result that it returns.
 struct NamespaceWork<'a> {
     snapshots: &'a [FileSnapshot],
     shield: Option<&'a RunShield>,
     users: CString,
     groups: CString,
-    /// Written by the child alone, while the parent stands still.
+    /// Written only by the child, while the parent is suspended.
     made: Mutex<io::Result<Namespace>>,
 }
 
 impl Namespace {
-    /// Makes it. ESTALE means that a file is not the one that was checked; any other error, that
-    /// this system offers no such thing.
+    /// Makes the view. ESTALE means that a file is not the one that was checked. Any other error
+    /// means that this system does not support such a view.
     pub fn make(snapshots: &[FileSnapshot], shield: Option<&RunShield>) -> io::Result<Self> {
         if snapshots.len() > MOST_FILES {
             return Err(io::ErrorKind::ArgumentListTooLong.into());
@@ -85,8 +86,8 @@ impl Namespace {
             made: Mutex::new(Err(io::ErrorKind::Interrupted.into())),
         };
         let before = SignalMask::block_all()?;
-        // Descriptors are shared with the child, and what it leaves open is the parent's.
-        // SAFETY: `make` takes a pointer to the work, which lives until the child is over.
+        // Descriptors are shared with the child: those that it leaves open belong to the parent.
+        // SAFETY: `make` takes a pointer to the work, which lives until the child has ended.
         let child =
             unsafe { start_child(make, (&raw const work).cast_mut().cast(), libc::CLONE_FILES) };
         before.restore();
@@ -96,8 +97,8 @@ impl Namespace {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In the child of a run: from here on it sees this view, and `directory`, which has to be
-    /// `expected`, is its working directory.
+    /// Enters the view in the child of a run. From here on, the child sees this view, and its
+    /// working directory is `directory`, which must be `expected`.
     pub(super) fn enter(&self, directory: &CStr, expected: &OwnedFd) -> io::Result<()> {
         if let Some(user) = &self.user {
             let kind = Some(LinkNameSpaceType::User);
@@ -120,8 +121,8 @@ impl Namespace {
     }
 }
 
-/// Makes a directory, which has to be `expected`, the working directory. The descriptor that was
-/// checked leads into the view of its opener.
+/// Changes to a directory, which must be `expected`, the checked working directory. It is reached
+/// by path, because the checked descriptor leads into the view of the process that opened it.
 pub(super) fn enter_directory(directory: &CStr, expected: &OwnedFd) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(directory, flags, Mode::empty())?;
@@ -130,9 +131,10 @@ pub(super) fn enter_directory(directory: &CStr, expected: &OwnedFd) -> io::Resul
     Ok(rustix::process::fchdir(&directory)?)
 }
 
-/// The same where the directory may lie under the layer of a run. The kernel numbers directories of an
-/// overlay by itself, so that they cannot be compared; that one is reached by its path, without a link.
-/// What the run does there is compared with the host before it is committed.
+/// Does the same if the directory may lie under the layer of a run. The kernel gives directories of
+/// an overlay their own numbers, so that they cannot be compared. Such a directory is reached by
+/// its path, without following links. The run's changes there are compared with the host before
+/// they are committed.
 pub(super) fn enter_layered_directory(path: &CStr, expected: &OwnedFd) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory =
@@ -143,37 +145,37 @@ pub(super) fn enter_layered_directory(path: &CStr, expected: &OwnedFd) -> io::Re
     enter_directory(path, expected)
 }
 
-/// What the kernel calls an overlay.
+/// The number by which the kernel identifies an overlay file system.
 const OVERLAY_NUMBER: rustix::fs::FsWord = 0x794c_7630;
 
-/// The first and only function of the child that makes a view. Allocates nothing and cannot panic:
-/// the memory is the parent's.
+/// The first and only function of the child that makes a view. It allocates nothing and cannot
+/// panic, because the memory belongs to the parent.
 extern "C" fn make(argument: *mut c_void) -> c_int {
-    // SAFETY: `Namespace::make` handed over a pointer to this, which outlives this function.
+    // SAFETY: `Namespace::make` passed a pointer to this value, which outlives this function.
     let work = unsafe { &*argument.cast_const().cast::<NamespaceWork<'_>>() };
     let made = view(work);
     if let Ok(mut place) = work.made.try_lock() {
         *place = made;
     }
-    // SAFETY: ends the child at once, without running anything that belongs to the parent.
+    // SAFETY: the call ends the child at once, without running any code of the parent.
     unsafe { libc::_exit(0) }
 }
 
 fn view(work: &NamespaceWork<'_>) -> io::Result<Namespace> {
-    // Opened before anything else: the agent's view does not show this process.
+    // This is opened before anything else, because the agent's view does not show this process.
     let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let own = rustix::fs::open(c"/proc/self/ns", path, Mode::empty())?;
     if let Some(shield) = work.shield {
         shield.enter_mounts(shield.agent_mounts())?;
-        // SAFETY: the child has its own file system information, and shares descriptors on purpose;
-        // the flag does not separate memory.
+        // SAFETY: the child has its own file system information, and shares descriptors on purpose.
+        // The flag does not separate memory.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)? };
     } else {
         // SAFETY: as above.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)? };
         map_own_user(&work.users, &work.groups)?;
     }
-    // What is mounted later outside is seen inside, and not the other way round.
+    // Later mounts outside are seen inside, but not the other way round.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave)?;
 
@@ -195,8 +197,8 @@ fn view(work: &NamespaceWork<'_>) -> io::Result<Namespace> {
     })
 }
 
-/// Makes the files in a file system of their own, which is read-only afterwards and is mounted
-/// nowhere else.
+/// Makes the files in a file system of their own, which is read-only afterwards and mounted nowhere
+/// else.
 fn stage(snapshots: &[FileSnapshot], files: &mut [Option<OwnedFd>; MOST_FILES]) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"tmpfs", STAGE, c"tmpfs", flags, c"mode=0755")?;
@@ -226,8 +228,8 @@ fn stage(snapshots: &[FileSnapshot], files: &mut [Option<OwnedFd>; MOST_FILES]) 
     Ok(())
 }
 
-/// What another thread starts at this moment has our descriptors too, until it executes its
-/// program.
+/// Makes the file system read-only. This may take several attempts, because a child that another
+/// thread starts at this moment also holds our descriptors until it executes its program.
 fn close_to_writers(flags: MountFlags) -> io::Result<()> {
     let mut tries = WRITER_TRIES;
     loop {
@@ -239,7 +241,7 @@ fn close_to_writers(flags: MountFlags) -> io::Result<()> {
     }
 }
 
-/// Puts a file in its place, and looks whether the run will find it there.
+/// Mounts a file in its place, and checks that the run will find it there.
 fn put(snapshot: &FileSnapshot, file: &OwnedFd) -> io::Result<()> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let place = rustix::fs::open(&*snapshot.canonical, path | OFlags::NOFOLLOW, Mode::empty())?;
@@ -262,9 +264,9 @@ fn is_same(stat: &Stat, device: u64, inode: u64) -> io::Result<()> {
 
 /// Gives this user its own number in the new namespace.
 ///
-/// The files that say so belong to root as long as this process is non-dumpable, and the child has
-/// its parent's memory. So the process is dumpable for the time of three `open` calls: what is
-/// opened can be written to later.
+/// The map files belong to root as long as this process is non-dumpable, and the child has its
+/// parent's memory. The process is therefore dumpable for the time of three `open` calls: a file
+/// that is opened then can be written to later.
 pub(super) fn map_own_user(users: &CStr, groups: &CStr) -> io::Result<()> {
     let open =
         |path: &CStr| rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());

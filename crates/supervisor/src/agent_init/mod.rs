@@ -1,8 +1,8 @@
-//! Process 1 of an agent's PID namespace: makes the namespaces, collects what ends in them without
-//! a parent, and is over when the supervisor lets it go and nothing else is left inside.
+//! Process 1 of an agent's PID namespace: makes the namespaces, collects orphans that end in them,
+//! and ends when the supervisor releases it and nothing else is left inside.
 //!
-//! It is a child of the supervisor. From inside it cannot be signalled, since it is process 1, and
-//! not be read or traced, since it is non-dumpable and no run has a capability in its user
+//! It is a child of the supervisor. Processes inside cannot signal it, because it is process 1, and
+//! cannot read or trace it, because it is non-dumpable and no run has a capability in its user
 //! namespace.
 
 mod covers;
@@ -27,38 +27,39 @@ use rustix::thread::UnshareFlags;
 use crate::unsafe_fork::{fork_copy, fork_maker};
 use crate::unsafe_process::{self, Forked, separate};
 
-/// How long the namespaces may take to be made.
+/// How long making the namespaces may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether something is left inside.
+/// How often to check whether something is left inside.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
 
-/// What is said when something was made. Any other message says why it was not.
+/// The message that something was made. Any other message gives the reason of a failure.
 const MADE: &[u8] = b"made";
 
-/// In front of the number of process 1, as the supervisor knows it.
+/// Prefix of the number of process 1, as the supervisor sees it.
 const NUMBER: &str = "init ";
 
-/// Asks for a namespace of one shim's runs.
+/// Requests a namespace for one shim's runs.
 const ANOTHER: &[u8] = b"another";
 
-/// As long as a reason may be.
+/// Longest reason of a failure.
 const MOST_TEXT: usize = 512;
 
-/// The agent's own files are not looked at: transcripts are no secrets that others would link to.
+/// Transcripts are the agent's own files and are not checked: they are no secrets that others would
+/// link to.
 const TRANSCRIPTS: &str = "sessions";
 
-/// Directories of sandboxes, in the state directory.
+/// Directory of the sandboxes, in the state directory.
 const SCOPES: &str = "sandboxes";
 
 /// The namespaces of an agent, as the supervisor holds them.
 #[derive(Debug)]
 pub(crate) struct AgentInit {
     pub pid: Pid,
-    /// The namespaces end when this is closed and nothing is left in them.
+    /// The namespaces end once this is closed and nothing is left in them.
     control: OwnedFd,
     mounts: OwnedFd,
     processes: OwnedFd,
@@ -66,7 +67,7 @@ pub(crate) struct AgentInit {
     user: Option<OwnedFd>,
 }
 
-/// Makes the namespaces of an agent. For a process with one thread.
+/// Makes the namespaces of an agent. The calling process must have one thread.
 ///
 /// `hidden` is the state directory. The error says which step failed.
 pub(crate) fn make_agent_init(hidden: &Path) -> io::Result<AgentInit> {
@@ -78,13 +79,13 @@ pub(crate) fn make_agent_init(hidden: &Path) -> io::Result<AgentInit> {
     })?;
     drop(of_init);
     let made = AgentInit::received(control);
-    // It has ended, or is about to: its only work is done.
+    // The maker has ended or is about to: its only work is done.
     let _ = rustix::process::waitpid(Some(maker), WaitOptions::empty());
     made
 }
 
 impl AgentInit {
-    /// The maker tells the number of process 1, and process 1 hands over its namespaces.
+    /// Receives the number of process 1 from the maker, and the namespaces from process 1.
     fn received(control: OwnedFd) -> io::Result<Self> {
         let (mut pid, mut made) = (None, None);
         loop {
@@ -117,8 +118,8 @@ impl AgentInit {
         }
     }
 
-    /// What a shim needs to start runs in the namespaces, in the order of
-    /// [`super::RunShield::from_descriptors`]. The third is new.
+    /// Returns the descriptors that a shim needs to start runs in the namespaces, in the order of
+    /// [`super::RunShield::from_descriptors`]. The third one is new.
     pub fn descriptors_for_shim(&self) -> io::Result<(OwnedFd, Vec<BorrowedFd<'_>>)> {
         send(&self.control, ANOTHER, &[])?;
         let (text, descriptors) = receive(&self.control)?;
@@ -135,7 +136,7 @@ impl AgentInit {
     }
 }
 
-/// In a child of the supervisor. Makes the namespaces, starts process 1 in them, and is over.
+/// Runs in a child of the supervisor: makes the namespaces, starts process 1 in them, and ends.
 fn become_maker(hidden: &Path, control: &OwnedFd) -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     check_links(hidden)?;
@@ -169,7 +170,7 @@ fn become_maker(hidden: &Path, control: &OwnedFd) -> io::Result<()> {
             }
             unsafe_process::exit(0)
         }
-        // Its number outside is known to its parent alone.
+        // Only its parent knows its number outside.
         Forked::Parent(init) => {
             let number = format!("{NUMBER}{}", init.as_raw_pid());
             send(control, number.as_bytes(), &[])
@@ -177,7 +178,7 @@ fn become_maker(hidden: &Path, control: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// In process 1. Hands out its namespaces: mounts, processes, and the user's.
+/// Runs in process 1 and returns the namespaces to hand out: mount, PID, and the user's.
 fn become_init(is_root: bool) -> io::Result<Vec<OwnedFd>> {
     rustix::thread::set_name(c"interlock-init")?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -209,8 +210,8 @@ fn open_own(kind: &str) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Until the supervisor lets it go and nothing is left inside. What is inside when this process
-/// ends is ended by the kernel.
+/// Serves until the supervisor releases this process and nothing is left inside. When this process
+/// ends, the kernel ends everything inside.
 fn serve(control: &OwnedFd, is_root: bool) -> io::Result<()> {
     let ended = unsafe_process::watch_children()?;
     let mut is_let_go = false;
@@ -250,11 +251,11 @@ fn is_alone() -> bool {
     numbers.count() <= 1
 }
 
-/// Makes a namespace for the runs of one shim, in a child: a process cannot come back from it.
+/// Makes a namespace for the runs of one shim, in a child, because a process cannot return from it.
 ///
 /// The child is in that namespace too. It hands the namespace to this process, which passes it on
-/// only when the child is over: otherwise a brief run could end first, and the child would be
-/// taken for something that the run left behind.
+/// only once the child has ended: otherwise a brief run could end first, and the child would be
+/// mistaken for a process that the run left behind.
 fn hand_out_another(control: &OwnedFd, is_root: bool) -> io::Result<()> {
     let (received, of_child) = seqpacket_pair()?;
     match fork_copy()? {
@@ -283,7 +284,7 @@ fn hand_out_another(control: &OwnedFd, is_root: bool) -> io::Result<()> {
     }
 }
 
-/// Two ends that keep messages apart, and say when the other one is gone.
+/// Makes two ends that preserve message boundaries and detect when the other end is gone.
 fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -298,7 +299,8 @@ fn send_made(control: &OwnedFd, namespaces: &[OwnedFd]) -> io::Result<()> {
     send(control, MADE, &borrowed)
 }
 
-/// Directories besides the state directory in which scopes of sandboxes lie: it has a link to each scope.
+/// Returns the directories outside the state directory that contain sandbox scopes. The state
+/// directory has a link to each scope.
 fn scopes_elsewhere(hidden: &Path) -> Vec<PathBuf> {
     let scopes = std::fs::read_dir(hidden.join(SCOPES)).into_iter().flatten();
     let targets = scopes
@@ -313,14 +315,15 @@ fn scopes_elsewhere(hidden: &Path) -> Vec<PathBuf> {
     roots
 }
 
-/// The files of the state directory have no other names: a cover hides paths, not files.
+/// Checks that the files of the state directory have no other hard links, because a cover hides
+/// paths, not files.
 fn check_links(hidden: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(hidden)?.flatten() {
         let metadata = entry.metadata()?;
         if metadata.is_dir() {
             if entry.file_name() != TRANSCRIPTS {
                 for below in std::fs::read_dir(entry.path())?.flatten() {
-                    // What goes meanwhile has no other name.
+                    // A file that disappears meanwhile has no other name.
                     if below.metadata().is_ok_and(|file| is_linked(&file)) {
                         return Err(linked(&below.path()));
                     }
@@ -344,12 +347,12 @@ fn linked(path: &Path) -> io::Error {
     ))
 }
 
-/// Says which step failed.
+/// Adds the failed step to an error.
 fn step<T>(what: &str, take: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     take().map_err(|error| io::Error::other(format!("cannot make {what}: {error}")))
 }
 
-/// One in which this user and its group are themselves, and all others unknown.
+/// Makes a user namespace that maps only this user and its group, to themselves.
 fn make_user_namespace() -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
@@ -363,7 +366,7 @@ fn make_user_namespace() -> io::Result<()> {
     Ok(())
 }
 
-/// At most three descriptors.
+/// Sends a message with at most three descriptors.
 fn send(control: &OwnedFd, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -376,7 +379,7 @@ fn send(control: &OwnedFd, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::R
     Ok(())
 }
 
-/// The next message; an error when the other side is gone or says nothing for too long.
+/// Returns the next message. Fails if the other side is gone or silent for too long.
 fn receive(control: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let patience = Timespec {
         tv_sec: PATIENCE.as_secs().cast_signed(),

@@ -1,4 +1,4 @@
-//! Ending all of a group by force.
+//! Ends all processes of a group by force.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -8,11 +8,11 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{Group, GroupError, files};
 
-/// After this long, the remaining processes are left to the next call.
+/// After this time, the remaining processes are left to the next call.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// How long to wait until all processes stand still. What does not, such as one that waits for a
-/// disk, does not fork either.
+/// How long to wait until all processes are frozen. A process that cannot freeze, such as one that
+/// waits for a disk, does not fork either.
 const STANDSTILL: Duration = Duration::from_millis(500);
 
 const PAUSE: Duration = Duration::from_millis(1);
@@ -20,22 +20,23 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How the processes of a group were ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KilledBy {
-    /// In one step, by `cgroup.kill`: no process can slip away by forking.
+    /// In one step, by `cgroup.kill`: no process can escape by forking.
     Kernel,
-    /// Made to stand still, then signalled one by one.
+    /// Frozen, then signaled one by one.
     SignalsWhileFrozen,
-    /// Kept from forking, then signalled one by one.
+    /// Kept from forking, then signaled one by one.
     SignalsWithoutForking,
-    /// Signalled one by one until none was left.
+    /// Signaled one by one until none was left.
     Signals,
 }
 
 impl Group {
     /// Ends every process of the group and of groups below it by SIGKILL, except the caller, which
-    /// leaves the group first. `None` where nothing keeps track of the members.
+    /// leaves the group first. Returns `None` if nothing keeps track of the members.
     ///
     /// The kernel's own kill returns at once, before the last process is gone; [`Group::remove`]
-    /// waits for that. Signals return when none is left, or say who is.
+    /// waits for that. With signals, this returns once no process is left, or reports the remaining
+    /// ones.
     pub fn kill(&self) -> Result<Option<KilledBy>, GroupError> {
         let caller_left = !self.has_caller() || self.leave_self().is_ok();
         if let Some(v2) = self.v2_directory()
@@ -43,7 +44,7 @@ impl Group {
         {
             match files::write(&v2, "cgroup.kill", "1") {
                 Ok(()) => return Ok(Some(KilledBy::Kernel)),
-                // A kernel before 5.14, or a group that is removed already.
+                // The kernel is older than 5.14, or the group was already removed.
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error),
             }
@@ -54,8 +55,7 @@ impl Group {
         self.signal()
     }
 
-    /// Whether this process stands still because its group, or the group below it that the process
-    /// is in, is frozen.
+    /// Whether this process is frozen by its group, or by the group below that it is in.
     pub(crate) fn has_frozen(&self, process: Pid) -> bool {
         let holds = |directory: &PathBuf| {
             files::number(directory, "cgroup.events", "frozen") == Some(1)
@@ -65,14 +65,14 @@ impl Group {
         self.whole().iter().any(holds)
     }
 
-    /// Lets all of it go on.
+    /// Lets all processes continue.
     pub(crate) fn thaw(&self) {
         for directory in self.whole() {
             let _ = files::write(&directory, "cgroup.freeze", "0");
         }
     }
 
-    /// The group in version 2, and all below.
+    /// The group in version 2, and all groups below it.
     fn whole(&self) -> Vec<PathBuf> {
         let own = self.v2_directory();
         let below = own.iter().flat_map(|own| files::below(own));
@@ -91,7 +91,7 @@ impl Group {
         if self.tracking().is_empty() {
             return Ok(None);
         }
-        // Who may not fork cannot outrun the signals.
+        // Processes that cannot fork cannot outrun the signals.
         let cannot_fork = self
             .pids_directory()
             .is_some_and(|directory| files::write(&directory, "pids.max", "0").is_ok());
@@ -120,13 +120,13 @@ impl Group {
                 let path = self.tracking().into_iter().next().unwrap_or_default();
                 return Err(GroupError::Populated { path, members });
             }
-            // Numbers are used again: only who is still a member once a descriptor holds on to
-            // it is the one that is meant.
+            // Numbers are reused: a process is the intended one only if it is still a member after
+            // a descriptor refers to it.
             let held: Vec<_> = members.into_iter().filter_map(hold).collect();
             let still = others()?;
             for (pid, descriptor) in held {
                 if still.binary_search(&pid).is_ok() {
-                    // The process ended in between, or may not be signaled: the next look shows it.
+                    // The process ended in between, or may not be signaled; the next look shows it.
                     let _ = rustix::process::pidfd_send_signal(&descriptor, Signal::KILL);
                 }
             }
@@ -140,7 +140,7 @@ fn hold(pid: i32) -> Option<(i32, rustix::fd::OwnedFd)> {
     Some((pid, descriptor))
 }
 
-/// A group of version 2 that stands still until this is dropped. Its processes can be ended
+/// A group of version 2 that stays frozen until this is dropped. Its processes can be ended
 /// meanwhile.
 struct Frozen(PathBuf);
 

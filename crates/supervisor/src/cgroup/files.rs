@@ -1,4 +1,4 @@
-//! Reading and writing the small files of a control group.
+//! Reads and writes the small files of a control group.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::GroupError;
 
-/// How deep below a group we look. A run that nests deeper is still ended as a whole by the
-/// kernel; only listing and removing it need this.
+/// How deep below a group to look. A run that nests deeper is still ended as a whole by the kernel;
+/// only listing and removing it need this.
 const DEEPEST: usize = 32;
 
 impl GroupError {
@@ -24,8 +24,8 @@ impl GroupError {
     }
 }
 
-/// One value into one file, in one write, as the kernel wants it. Makes no file: what is not there
-/// is not offered by this kernel.
+/// Writes one value into one file, in a single write, as the kernel requires. This creates no file:
+/// a missing file means that this kernel does not offer the setting.
 pub(super) fn write(directory: &Path, file: &str, value: &str) -> Result<(), GroupError> {
     let path = directory.join(file);
     open(&path)
@@ -33,7 +33,7 @@ pub(super) fn write(directory: &Path, file: &str, value: &str) -> Result<(), Gro
         .map_err(GroupError::file("cannot write", &path))
 }
 
-/// For writing; not inherited by programs.
+/// Opens a file for writing. Programs do not inherit it.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).truncate(true).open(path)
 }
@@ -43,7 +43,7 @@ pub(super) fn read(directory: &Path, file: &str) -> Result<String, GroupError> {
     fs::read_to_string(&path).map_err(GroupError::file("cannot read", &path))
 }
 
-/// The number behind a word, from a file of lines of both.
+/// Returns the number after a word, from a file with lines of both.
 pub(super) fn number(directory: &Path, file: &str, word: &str) -> Option<u64> {
     let text = fs::read_to_string(directory.join(file)).ok()?;
     text.lines().find_map(|line| {
@@ -52,14 +52,14 @@ pub(super) fn number(directory: &Path, file: &str, word: &str) -> Option<u64> {
     })
 }
 
-/// The number that is all of a file.
+/// Returns the number that is the whole content of a file.
 pub(super) fn single_number(directory: &Path, file: &str) -> Option<u64> {
     let text = fs::read_to_string(directory.join(file)).ok()?;
     text.trim().parse().ok()
 }
 
-/// The processes of a group and of all groups below it. A group that is not there has none.
-/// Processes of other PID namespaces, which have no number here, are left out.
+/// Returns the processes of a group and of all groups below it. A group that does not exist has
+/// none. Processes of other PID namespaces, which have no number here, are omitted.
 pub(super) fn members(directory: &Path) -> Result<Vec<i32>, GroupError> {
     let mut all = Vec::new();
     for place in below(directory).into_iter().chain([directory.to_owned()]) {
@@ -78,7 +78,7 @@ pub(super) fn members(directory: &Path) -> Result<Vec<i32>, GroupError> {
 }
 
 impl GroupError {
-    /// The group was removed, before or while it was read.
+    /// Whether the group was removed, before or while it was read.
     pub(super) fn is_gone(&self) -> bool {
         self.errno()
             .is_some_and(|errno| matches!(errno, Errno::NOENT | Errno::NODEV))
@@ -92,7 +92,7 @@ impl GroupError {
     }
 }
 
-/// Groups below this one, the deepest first.
+/// Returns the groups below this one, deepest first.
 pub(super) fn below(directory: &Path) -> Vec<PathBuf> {
     fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         for child in children(directory) {
@@ -107,7 +107,7 @@ pub(super) fn below(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Directories in this one. One that cannot be read has none.
+/// Returns the subdirectories of this directory, or none if it cannot be read.
 pub(super) fn children(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
@@ -119,7 +119,8 @@ pub(super) fn children(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes a group and those below it, if all of them are empty. `Ok` also if it is gone already.
+/// Removes a group and those below it, if all of them are empty. Succeeds also if it is already
+/// gone.
 pub(super) fn remove_tree(directory: &Path) -> Result<(), GroupError> {
     for place in below(directory).into_iter().chain([directory.to_owned()]) {
         match fs::remove_dir(&place) {
@@ -131,12 +132,12 @@ pub(super) fn remove_tree(directory: &Path) -> Result<(), GroupError> {
     Ok(())
 }
 
-/// The name of a directory, where it is plain text.
+/// Returns the name of a directory, if it is valid UTF-8.
 pub(super) fn file_name(path: &Path) -> Option<&str> {
     path.file_name().and_then(OsStr::to_str)
 }
 
-/// The system's error in plain words.
+/// Describes the system's error in plain words.
 pub(super) fn words(error: &io::Error) -> String {
     let words = match Errno::from_io_error(error) {
         Some(Errno::NOENT | Errno::NODEV) => "there is no such group or file",

@@ -1,4 +1,4 @@
-//! The group of one run.
+//! The control group of one run.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,16 +15,16 @@ use super::limits::{CgroupVersion, NotLimited, RunLimit, RunLimits};
 use super::name::{self, GroupName};
 use super::{GroupError, Hierarchies, Unavailable, files};
 
-/// How often members are looked for that came while others were moved.
+/// How many rounds to look for members that arrived while others were moved.
 const ROUNDS: usize = 64;
 
 /// A directory of the same name in version 2 and, once a limit needs it, in trees of version 1.
 ///
-/// Only a handle: what is there is asked of the system each time, so that the supervisor and the
-/// shim can each hold one (hand it over by serde), and dropping it changes nothing.
+/// This is only a handle: every question is put to the system, so that the supervisor and the shim
+/// can each hold one (handed over by serde), and dropping it changes nothing.
 ///
 /// A system without version 2 has nothing in which to keep an unlimited run together. Its group
-/// exists only once a limit is applied; until then every question about it is answered by `None`.
+/// exists only once a limit is applied; until then, every question about it is answered by `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     name: GroupName,
@@ -32,7 +32,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// A new one. Never one that is there already.
+    /// Creates a new group. Fails if a group of this name exists.
     pub fn create(hierarchies: &Hierarchies, name: &str) -> Result<Self, GroupError> {
         let group = Self::open(hierarchies, name)?;
         if let Some(path) = group.v2_directory() {
@@ -45,7 +45,7 @@ impl Group {
         Ok(group)
     }
 
-    /// A handle of one that may be there.
+    /// Makes a handle of a group that may exist.
     pub fn open(hierarchies: &Hierarchies, name: &str) -> Result<Self, GroupError> {
         Ok(Self {
             name: GroupName::try_from(name.to_owned())?,
@@ -57,24 +57,24 @@ impl Group {
         self.name.as_str()
     }
 
-    /// Its directories that are there, version 2 first.
+    /// Returns the directories of the group that exist, version 2 first.
     pub fn directories(&self) -> Vec<PathBuf> {
         let present = self.places().into_iter().map(|place| self.within(place));
         present.filter(|path| path.is_dir()).collect()
     }
 
-    /// Puts the calling process, with all its threads, into the group.
+    /// Moves the calling process, with all its threads, into the group.
     pub fn join_self(&self) -> Result<(), GroupError> {
         self.move_in("0")
     }
 
-    /// Puts a process, with all its threads, into the group.
+    /// Moves a process, with all its threads, into the group.
     pub fn join(&self, pid: i32) -> Result<(), GroupError> {
         self.move_in(&pid.to_string())
     }
 
-    /// Makes joining ready for a process that can do little more than write, as between fork and
-    /// exec. After limits are applied, not before: they can add directories.
+    /// Prepares joining for a process that can do little more than write, such as between fork and
+    /// exec. This must be called after limits are applied, because they can add directories.
     pub fn joiner(&self) -> Result<Joiner, GroupError> {
         let paths = self.directories().into_iter();
         let open = |directory: PathBuf| {
@@ -84,7 +84,7 @@ impl Group {
         Ok(Joiner(paths.map(open).collect::<Result<_, _>>()?))
     }
 
-    /// Takes the calling process out of the group, to where the supervisor is.
+    /// Moves the calling process out of the group, to the supervisor's group.
     pub fn leave_self(&self) -> Result<(), GroupError> {
         for place in self.places() {
             if self.within(place).is_dir() {
@@ -94,10 +94,10 @@ impl Group {
         Ok(())
     }
 
-    /// Sets limits for the processes that are in the group and all that will be. Processes that are
-    /// in it already move to the version 1 directories that this call makes.
+    /// Sets limits for the processes that are in the group now or later. Present processes also
+    /// move to the version 1 directories that this call makes.
     ///
-    /// An error names all limits that are asked for and not in force; the others are.
+    /// An error names all requested limits that are not in force; all others are.
     pub fn apply(&self, limits: &RunLimits) -> Result<(), NotLimited> {
         let refused = limits.asked().filter_map(|limit| {
             let reason = match self.hierarchies.controller(limit) {
@@ -124,7 +124,7 @@ impl Group {
             Controller::V1(_) => {
                 match fs::create_dir(&directory) {
                     Ok(()) => {}
-                    // Controllers can share a directory.
+                    // Several controllers can share a directory.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     Err(error) => {
                         return Err(GroupError::file("cannot make the group", &directory)(error));
@@ -136,8 +136,8 @@ impl Group {
         }
     }
 
-    /// What is forked by a member that was already moved is where its parent is, so that this
-    /// comes to an end unless the group is being flooded; then it fails.
+    /// Moves all members to a directory. A child of a member that was already moved is where its
+    /// parent is, so this ends unless the group is being flooded; then it fails.
     fn bring_members_to(&self, directory: &Path) -> Result<(), GroupError> {
         let Some(v2) = self.v2_directory() else {
             return Ok(());
@@ -163,11 +163,12 @@ impl Group {
         })
     }
 
-    /// When memory is short, the kernel ends all processes of the group and not only the largest
+    /// Lets the kernel end all processes of the group if memory runs out, and not only the largest
     /// (version 2; version 1 has no such setting).
     ///
-    /// Must not be used with the shim of the run inside, unless its `oom_score_adj` is -1000: the
-    /// kernel would end the shim with the others, and no process could report how the run ended.
+    /// This must not be used with the run's shim inside, unless the shim's `oom_score_adj` is
+    /// -1000: the kernel would end the shim with the others, and no process could report how the
+    /// run ended.
     pub fn let_out_of_memory_end_all(&self) -> Result<(), GroupError> {
         match self.hierarchies.controller(RunLimit::Memory) {
             Ok(controller @ Controller::V2) => {
@@ -180,7 +181,8 @@ impl Group {
         }
     }
 
-    /// The processes of the group and of groups below it. `None` where nothing keeps track.
+    /// Returns the processes of the group and of groups below it, or `None` if nothing keeps track
+    /// of them.
     pub fn members(&self) -> Result<Option<Vec<i32>>, GroupError> {
         let directories = self.tracking();
         if directories.is_empty() {
@@ -195,7 +197,8 @@ impl Group {
         Ok(Some(all))
     }
 
-    /// Whether a process is in the group or in one below it. `None` where nothing keeps track.
+    /// Whether a process is in the group or in a group below it. `None` if nothing keeps track of
+    /// them.
     pub fn is_populated(&self) -> Result<Option<bool>, GroupError> {
         if let Some(directory) = self.v2_directory()
             && let Some(populated) = files::number(&directory, "cgroup.events", "populated")
@@ -205,8 +208,8 @@ impl Group {
         Ok(self.members()?.map(|members| !members.is_empty()))
     }
 
-    /// How many processes were ended because memory ran out. `None` where the kernel does not count
-    /// them.
+    /// Returns how many processes were ended because memory ran out. `None` if the kernel does not
+    /// count them.
     pub fn oom_kills(&self) -> Option<u64> {
         let controller = self.hierarchies.controller(RunLimit::Memory).ok()?;
         let file = match controller {
@@ -216,13 +219,13 @@ impl Group {
         files::number(&self.directory_of(controller).ok()?, file, "oom_kill")
     }
 
-    /// How often a process or thread was refused. `None` where the kernel does not count it.
+    /// Returns how often a process or thread was refused. `None` if the kernel does not count it.
     pub fn pids_refused(&self) -> Option<u64> {
         let controller = self.hierarchies.controller(RunLimit::Pids).ok()?;
         files::number(&self.directory_of(controller).ok()?, "pids.events", "max")
     }
 
-    /// The most memory that the group had. `None` where the kernel does not say.
+    /// Returns the most memory that the group used. `None` if the kernel does not report it.
     pub fn memory_peak(&self) -> Option<u64> {
         let controller = self.hierarchies.controller(RunLimit::Memory).ok()?;
         let file = match controller {
@@ -232,22 +235,23 @@ impl Group {
         files::single_number(&self.directory_of(controller).ok()?, file)
     }
 
-    /// The most processes and threads that the group had. `None` where the kernel does not say.
+    /// Returns the most processes and threads that the group had. `None` if the kernel does not
+    /// report it.
     pub fn pids_peak(&self) -> Option<u64> {
         let controller = self.hierarchies.controller(RunLimit::Pids).ok()?;
         files::single_number(&self.directory_of(controller).ok()?, "pids.peak")
     }
 
-    /// In how many periods of 100 ms the group used up its processor time. `None` where the kernel
-    /// does not count them.
+    /// Returns in how many periods of 100 ms the group used up its processor time. `None` if the
+    /// kernel does not count them.
     pub fn cpu_throttled(&self) -> Option<u64> {
         let controller = self.hierarchies.controller(RunLimit::Cpus).ok()?;
         let directory = self.directory_of(controller).ok()?;
         files::number(&directory, "cpu.stat", "nr_throttled")
     }
 
-    /// Removes its directories, and groups that the run made below them. Waits until `patience` is
-    /// over for processes that are just ending; ends none itself.
+    /// Removes the group's directories, and groups that the run made below them. Waits for
+    /// `patience` at most for processes that are just ending; this ends no process itself.
     pub fn remove(&self, patience: Duration) -> Result<(), GroupError> {
         const LONGEST_PAUSE: Duration = Duration::from_millis(20);
         let began = Instant::now();
@@ -279,8 +283,8 @@ impl Group {
         self.hierarchies.v2().map(|place| self.within(place))
     }
 
-    /// Where its members are listed: version 2 has all of them, trees of version 1 those that are
-    /// limited.
+    /// The directories that list the members: version 2 has all of them, trees of version 1 those
+    /// that are limited.
     pub(super) fn tracking(&self) -> Vec<PathBuf> {
         let mut directories = self.directories();
         if self.hierarchies.v2().is_some() {
@@ -289,14 +293,14 @@ impl Group {
         directories
     }
 
-    /// The directory where the number of its processes is limited.
+    /// The directory that limits the number of processes.
     pub(super) fn pids_directory(&self) -> Option<PathBuf> {
         let controller = self.hierarchies.controller(RunLimit::Pids).ok()?;
         let directory = self.directory_of(controller).ok()?;
         directory.is_dir().then_some(directory)
     }
 
-    /// Whether the calling process is in it.
+    /// Whether the calling process is in the group.
     pub(crate) fn has_caller(&self) -> bool {
         fs::read_to_string("/proc/self/cgroup").is_ok_and(|text| name::is_within(&text, &self.name))
     }
@@ -327,13 +331,13 @@ impl Group {
     }
 }
 
-/// Open descriptors by which a process joins a group. Closed when a program is executed.
+/// Open descriptors by which a process joins a group. They are closed when a program is executed.
 #[derive(Debug)]
 pub struct Joiner(Vec<File>);
 
 impl Joiner {
-    /// Puts the calling process, with all its threads, into the group. Only writes: allocates
-    /// nothing and takes no lock.
+    /// Moves the calling process, with all its threads, into the group. This only writes: it
+    /// allocates nothing and takes no lock.
     pub fn join(&self) -> io::Result<()> {
         for file in &self.0 {
             rustix::io::write(file, b"0")?;
@@ -341,7 +345,7 @@ impl Joiner {
         Ok(())
     }
 
-    /// A process joins by writing `0` to each of them.
+    /// Returns the descriptors. A process joins by writing `0` to each of them.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(AsFd::as_fd)
     }

@@ -1,4 +1,4 @@
-//! What this system offers.
+//! Finds out which control groups this system offers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use super::mounts::{self, CgroupTree, HierarchyKind};
 use super::name::{LEAF, PROBE};
 use super::{GroupError, Unavailable};
 
-/// Numbers that file systems of control groups carry.
+/// Magic numbers of the file systems of control groups.
 const MAGIC_V2: i64 = 0x6367_7270;
 const MAGIC_V1: i64 = 0x0027_e0eb;
 
-/// Where groups of runs can be made, and which limits can be set there. Found out once, by really
-/// making and removing a directory in each place; it holds as long as the process stays in its
-/// group.
+/// Where groups of runs can be made, and which limits can be set there. This is determined once, by
+/// really making and removing a directory in each place; it is valid as long as the process stays
+/// in its group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchies {
     groups: Result<GroupPlace, Unavailable>,
@@ -31,13 +31,13 @@ pub struct Hierarchies {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupPlace {
     pub parent: PathBuf,
-    /// Where this process itself is, and where the shim of a run goes when it leaves the run's
-    /// group. Not always `parent`: in version 2 a group whose groups have controllers has no
-    /// processes of its own.
+    /// The group of this process itself, to which a run's shim returns when it leaves the run's
+    /// group. It is not always `parent`: in version 2, a group whose subgroups have controllers has
+    /// no processes of its own.
     pub home: PathBuf,
 }
 
-/// What sets a limit.
+/// The controller that sets a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Controller {
     V2,
@@ -52,7 +52,7 @@ pub struct CgroupFinding {
 }
 
 impl Hierarchies {
-    /// For the calling process, in its present group.
+    /// Probes the system for the calling process, in its present group.
     pub fn probe() -> Self {
         match own_trees() {
             Ok(trees) => Self::of(&trees, Ground::Kernel),
@@ -60,8 +60,8 @@ impl Hierarchies {
         }
     }
 
-    /// With groups in this directory, which is or mimics one of version 2. What its
-    /// `cgroup.subtree_control` names can be limited, nothing else.
+    /// Makes the value for groups in this directory, which is or mimics a group of version 2. Only
+    /// the controllers in its `cgroup.subtree_control` can set limits.
     pub fn at(parent: &Path) -> Self {
         let tree = CgroupTree {
             kind: HierarchyKind::V2,
@@ -71,7 +71,7 @@ impl Hierarchies {
         Self::of(&[tree], Ground::Any)
     }
 
-    /// Without any groups.
+    /// Makes the value for a system without any groups.
     pub fn none(reason: &Unavailable) -> Self {
         Self {
             groups: Err(reason.clone()),
@@ -121,7 +121,7 @@ impl Hierarchies {
         self.groups.as_ref().map(|place| place.parent.as_path())
     }
 
-    /// Whether this can be limited, and by what.
+    /// Whether this limit can be set, and by which version.
     pub fn limit(&self, limit: RunLimit) -> Result<CgroupVersion, &Unavailable> {
         self.controller(limit).map(|controller| match controller {
             Controller::V2 => CgroupVersion::V2,
@@ -129,7 +129,7 @@ impl Hierarchies {
         })
     }
 
-    /// Whether all of these can be set. To be asked before a run is started.
+    /// Checks that all of these limits can be set. This is called before a run is started.
     pub fn check(&self, limits: &RunLimits) -> Result<(), NotLimited> {
         let refused = limits
             .asked()
@@ -137,7 +137,7 @@ impl Hierarchies {
         NotLimited::unless_empty(refused.collect())
     }
 
-    /// For a report to people.
+    /// Returns the findings for a report to humans.
     pub fn findings(&self) -> Vec<CgroupFinding> {
         let mut findings = vec![CgroupFinding {
             what: "groups of runs",
@@ -169,7 +169,7 @@ impl Hierarchies {
         }
     }
 
-    /// Where groups of version 1 may be, each directory once.
+    /// Returns where groups of version 1 may be, each directory once.
     pub(super) fn v1(&self) -> Vec<&GroupPlace> {
         let mut places: Vec<&GroupPlace> = Vec::new();
         for limit in RunLimit::ALL {
@@ -183,15 +183,15 @@ impl Hierarchies {
     }
 }
 
-/// Whether a directory must lie on the file system that it is said to lie on.
+/// Whether a directory must be on the file system that it is said to be on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ground {
     Kernel,
-    /// A tree that mimics one.
+    /// A directory that mimics a tree is allowed.
     Any,
 }
 
-/// The trees of the calling process.
+/// Returns the trees of the calling process.
 pub(super) fn own_trees() -> Result<Vec<CgroupTree>, Unavailable> {
     let read = |path: &str| {
         fs::read_to_string(path)
@@ -204,7 +204,8 @@ pub(super) fn own_trees() -> Result<Vec<CgroupTree>, Unavailable> {
     Ok(trees)
 }
 
-/// Below the own group; beside it where it is the leaf that [`super::lead_own_group`] made.
+/// Returns the place of new groups: below the own group, or beside it if it is the leaf that
+/// [`super::lead_own_group`] made.
 fn place_v2(own: &Path) -> GroupPlace {
     let parent = match own.parent() {
         Some(parent) if files::file_name(own) == Some(LEAF) => parent,
@@ -216,14 +217,14 @@ fn place_v2(own: &Path) -> GroupPlace {
     }
 }
 
-/// Makes and removes a group.
+/// Tests a directory by making and removing a group.
 fn probe(parent: &Path, ground: Ground, magic: i64) -> Result<(), Unavailable> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let cannot = |error: GroupError| Unavailable::new(error.to_string());
     if ground == Ground::Kernel {
         let found = rustix::fs::statfs(parent)
             .map_err(|errno| cannot(GroupError::file("cannot look at", parent)(errno.into())))?;
-        // The field has another type on other processors.
+        // The field has another type on other architectures.
         #[allow(clippy::useless_conversion)]
         if i64::from(found.f_type) != magic {
             return Err(Unavailable::new(format!(
@@ -236,11 +237,11 @@ fn probe(parent: &Path, ground: Ground, magic: i64) -> Result<(), Unavailable> {
     let directory = parent.join(format!("{PROBE}{}-{number}", std::process::id()));
     fs::create_dir(&directory)
         .map_err(|error| cannot(GroupError::file("cannot make a group in", parent)(error)))?;
-    // What is left over is found and removed by `sweep`.
+    // A group that is left over is found and removed by `sweep`.
     files::remove_tree(&directory).map_err(cannot)
 }
 
-/// The controllers that groups in this directory have.
+/// Returns the controllers that groups in this directory have.
 fn enabled_below(parent: &Path) -> Vec<String> {
     let text = files::read(parent, "cgroup.subtree_control").unwrap_or_default();
     text.split_whitespace().map(ToOwned::to_owned).collect()

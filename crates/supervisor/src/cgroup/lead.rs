@@ -1,8 +1,8 @@
-//! Making limits possible in version 2.
+//! Makes limits possible in version 2.
 //!
-//! There a group whose groups have controllers may not have processes of its own. A supervisor
-//! whose group was handed to it (`Delegate=yes`), or which it made itself, therefore moves one
-//! level down; the groups of its runs then lie beside it.
+//! In version 2, a group whose subgroups have controllers may not have processes of its own. A
+//! supervisor whose group was delegated to it (`Delegate=yes`), or which made its group itself,
+//! therefore moves one level down; the groups of its runs are then siblings of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use super::{GroupError, Unavailable, files};
 /// What [`lead_own_group`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Led {
-    /// In which groups of runs can now be made.
+    /// The group in which groups of runs can now be made.
     pub group: PathBuf,
-    /// What can be limited there.
+    /// The controllers that can set limits there.
     pub controllers: Vec<String>,
 }
 
-/// Moves the calling process into a leaf below its own group of version 2 and turns on the
-/// controllers of memory, processes and processors for what is made beside it.
+/// Moves the calling process into a leaf below its own group of version 2, and enables the
+/// controllers of memory, processes and processors for groups beside it.
 ///
-/// Only where it is alone in its group: others are not moved. So it is called early, before there
-/// are children, and before [`super::Hierarchies::probe`], which finds the place again. An error
-/// means that nothing is changed.
+/// This works only if the process is alone in its group, because other processes are not moved. It
+/// is therefore called early, before there are children, and before [`super::Hierarchies::probe`],
+/// which finds the place again. An error means that nothing was changed.
 pub fn lead_own_group() -> Result<Led, Unavailable> {
     let trees = own_trees()?;
     let tree = trees
@@ -55,7 +55,7 @@ pub(super) fn lead(own: &Path, wanted: &[&'static str]) -> Result<Led, Unavailab
             group.display()
         )));
     }
-    // The highest group of all may have processes too; it is the one without this file.
+    // The root group may have processes too. It is the only group without this file.
     let must_move = !is_leaf && group.join("cgroup.events").exists();
     if must_move {
         move_down(group)?;
@@ -99,7 +99,7 @@ fn move_back(group: &Path) {
     }
 }
 
-/// One by one: that one is refused says nothing about the others.
+/// Enables controllers one by one, because the refusal of one says nothing about the others.
 fn turn_on(group: &Path, wanted: &[&str]) -> Result<Vec<String>, Unavailable> {
     const FILE: &str = "cgroup.subtree_control";
     let mut refused = None;

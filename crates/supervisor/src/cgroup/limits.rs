@@ -1,4 +1,4 @@
-//! What a run may use, and how that is written.
+//! The limits of a run, and how they are written.
 
 use std::fmt;
 use std::path::Path;
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{GroupError, Unavailable, files};
 
-/// The length of time over which processor time is counted, in microseconds. The kernel's default.
+/// The period over which processor time is counted, in microseconds. This is the kernel's default.
 const PERIOD_US: u32 = 100_000;
 
-/// Limits of one run. Absent is no limit.
+/// The limits of one run. An absent value means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RunLimits {
     /// Memory and swap together.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads at one time. All that are in the group count, including the shim of
-    /// the run and its threads: a caller that puts a shim into the group adds them to the limit.
+    /// Processes and threads at one time. All that are in the group count, including the run's shim
+    /// and its threads: a caller that puts a shim into the group adds them to the limit.
     pub pids: Option<u64>,
     pub cpus: Option<Cpus>,
 }
 
-/// A number of processors, in thousandths. At least a hundredth, which is the least that kernels
-/// take; at most 4096.
+/// A number of processors, in thousandths. The minimum is a hundredth, which is the least that
+/// kernels accept; the maximum is 4096.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Cpus(u32);
@@ -54,7 +54,7 @@ impl TryFrom<f64> for Cpus {
         if !(Self::LEAST..=Self::MOST).contains(&number) {
             return Err(BadCpus(number));
         }
-        // In range, as just checked.
+        // The check above guarantees that the value is in range.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         Ok(Self((number * 1000.0).round() as u32))
     }
@@ -80,7 +80,7 @@ impl RunLimits {
         asked.into_iter().flatten()
     }
 
-    /// Writes one limit, if it is asked for, into a group that has its controller.
+    /// Writes one limit, if it is requested, into a group that has its controller.
     pub(super) fn write(
         &self,
         limit: RunLimit,
@@ -90,7 +90,7 @@ impl RunLimits {
         match (limit, version) {
             (RunLimit::Memory, CgroupVersion::V2) => self.memory_bytes.map_or(Ok(()), |bytes| {
                 files::write(group, "memory.max", &bytes.to_string())?;
-                // Else the limit would only mean that the rest is written to disk.
+                // Without this, the limit would only mean that the excess is swapped out.
                 where_offered(files::write(group, "memory.swap.max", "0"))
             }),
             (RunLimit::Memory, CgroupVersion::V1) => self
@@ -110,7 +110,8 @@ impl RunLimits {
     }
 }
 
-/// The limit of memory and swap together is never below that of memory alone, at no time.
+/// Sets the memory limit so that the limit of memory and swap together is never below that of
+/// memory alone, not even for a moment.
 fn memory_v1(group: &Path, bytes: u64) -> Result<(), GroupError> {
     const BOTH: &str = "memory.memsw.limit_in_bytes";
     let bytes = bytes.to_string();
@@ -122,7 +123,7 @@ fn memory_v1(group: &Path, bytes: u64) -> Result<(), GroupError> {
     if counts_swap {
         files::write(group, BOTH, &bytes)
     } else {
-        // A kernel that does not count swap: then nothing of this group goes there.
+        // The kernel does not count swap, so nothing of this group may be swapped out.
         where_offered(files::write(group, "memory.swappiness", "0"))
     }
 }
@@ -131,14 +132,14 @@ fn cpus_v1(group: &Path, cpus: Cpus) -> Result<(), GroupError> {
     files::write(group, "cpu.cfs_period_us", &PERIOD_US.to_string())?;
     let quota = cpus.quota_us().to_string();
     match files::write(group, "cpu.cfs_quota_us", &quota) {
-        // The value itself is always in range. What is refused is more than the groups above
-        // have: then these hold the run to less than was asked for, and it inherits that.
+        // The value itself is always in range, so a refused value exceeds that of the groups above.
+        // They then limit the run to less than was requested, and it inherits that.
         Err(error) if error.errno() == Some(Errno::INVAL) => Ok(()),
         written => written,
     }
 }
 
-/// A file that not every kernel has.
+/// Ignores the absence of a file that not every kernel has.
 fn where_offered(written: Result<(), GroupError>) -> Result<(), GroupError> {
     match written {
         Err(error) if error.is_gone() => Ok(()),
@@ -146,14 +147,14 @@ fn where_offered(written: Result<(), GroupError>) -> Result<(), GroupError> {
     }
 }
 
-/// Which version of control groups does it.
+/// The version of control groups that sets a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CgroupVersion {
     V1,
     V2,
 }
 
-/// What can be limited.
+/// A resource that can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunLimit {
     Memory,
@@ -164,7 +165,7 @@ pub enum RunLimit {
 impl RunLimit {
     pub const ALL: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpus];
 
-    /// The kernel's name of what sets it.
+    /// The kernel's name of the controller.
     pub(super) fn controller(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -182,7 +183,7 @@ impl RunLimit {
     }
 }
 
-/// Limits that were asked for and are not in force. The run must not go on as if they were.
+/// Requested limits that are not in force. The run must not continue as if they were.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct NotLimited {
     pub refused: Vec<(RunLimit, Unavailable)>,

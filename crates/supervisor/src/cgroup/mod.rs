@@ -1,6 +1,7 @@
-//! Control groups: who belongs to a run, what it may use, and how all of it is ended in one step.
+//! Control groups: which processes belong to a run, how much they may use, and how all of them are
+//! ended in one step.
 //!
-//! There are two versions. In version 2 one tree of directories holds everything; in version 1
+//! There are two versions. In version 2, one tree of directories holds everything; in version 1,
 //! each controller has a tree of its own; a hybrid system has both at once. [`Hierarchies::probe`]
 //! finds out once what this system offers, and says in words what it does not. A [`Group`] is one
 //! run's directory there: the same name in every tree, so that a handle needs no state of its own
@@ -16,8 +17,8 @@
 //! 4. The supervisor reads what the kernel did ([`Group::oom_kills`]) and removes the group
 //!    ([`Group::remove`]). What a crashed supervisor left is removed by [`sweep`].
 //!
-//! Not permitted, read-only, not mounted: these are answers ([`Unavailable`]), not failures.
-//! The kernel keeps a process in its group whatever it does to detach itself, unless it may write
+//! A tree that is not permitted, read-only or not mounted is an answer ([`Unavailable`]), not a
+//! failure. The kernel keeps a process in its group however it detaches itself, unless it may write
 //! to the trees, as root may: a group is no sandbox.
 //!
 //! Read in this order: `hierarchies`, `group`, `limits`, `ending`, `sweep`, `service`, `lead`.
@@ -50,7 +51,7 @@ pub use name::{BadName, run_of};
 pub use service::{LeftGroups, Move, Stay, leave_service_group};
 pub use sweep::{KeptGroup, Swept, sweep};
 
-/// Why something is not to be had on this system, in words.
+/// Why something is not available on this system, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(String);
@@ -61,7 +62,7 @@ impl Unavailable {
     }
 }
 
-/// What went wrong with a group.
+/// An error of an operation on a group.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
     #[error(transparent)]
@@ -74,7 +75,7 @@ pub enum GroupError {
         path: PathBuf,
         source: io::Error,
     },
-    /// It did not become empty in time.
+    /// The group did not become empty in time.
     #[error("{} processes are still in {}", .members.len(), .path.display())]
     Populated { path: PathBuf, members: Vec<i32> },
 }

@@ -1,4 +1,4 @@
-//! Where the trees of control groups are mounted, and where in them this process is.
+//! Finds where the trees of control groups are mounted, and where in them this process is.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,7 +15,8 @@ pub(super) struct CgroupTree {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HierarchyKind {
     V2,
-    /// With its controllers, or `name=…` where it has none and a service manager uses it to
+    /// A tree of version 1, with its controllers, or with `name=…` if it has none and a service
+    /// manager uses it to keep track of processes.
     /// keep track of processes.
     V1(Vec<String>),
 }
@@ -28,7 +29,7 @@ impl CgroupTree {
         }
     }
 
-    /// For people.
+    /// The name of the tree for humans.
     pub fn title(&self) -> String {
         match &self.kind {
             HierarchyKind::V2 => "v2".to_owned(),
@@ -37,19 +38,20 @@ impl CgroupTree {
     }
 }
 
-/// A line of `mountinfo` that is about control groups.
+/// A line of `mountinfo` that describes a mount of control groups.
 struct CgroupMount {
     version_2: bool,
-    /// Among them the controllers of version 1.
+    /// The mount options, which include the controllers of version 1.
     options: Vec<String>,
-    /// What of the tree is mounted.
+    /// The part of the tree that is mounted.
     root: String,
     point: PathBuf,
     read_only: bool,
 }
 
-/// All trees in which this process has a visible group, from the texts of `/proc/self/mountinfo`
-/// and `/proc/self/cgroup`. A tree that is mounted several times: where it can be written to.
+/// Returns all trees in which this process has a visible group, from the texts of
+/// `/proc/self/mountinfo` and `/proc/self/cgroup`. If a tree is mounted several times, a writable
+/// mount is chosen.
 pub(super) fn trees(mountinfo: &str, cgroup: &str) -> Vec<CgroupTree> {
     let mounts: Vec<CgroupMount> = mountinfo.lines().filter_map(mount).collect();
     let own_paths = cgroup.lines().filter_map(own_path);
@@ -70,7 +72,7 @@ pub(super) fn trees(mountinfo: &str, cgroup: &str) -> Vec<CgroupTree> {
         .collect()
 }
 
-/// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS…] - TYPE SOURCE SUPER-OPTIONS`
+/// Parses `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS…] - TYPE SOURCE SUPER-OPTIONS`.
 fn mount(line: &str) -> Option<CgroupMount> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(3);
@@ -105,7 +107,7 @@ impl CgroupMount {
     }
 }
 
-/// `NUMBER:CONTROLLERS:PATH`; the controllers of version 2 are not named.
+/// Parses `NUMBER:CONTROLLERS:PATH`. The controllers of version 2 are not named.
 fn own_path(line: &str) -> Option<(HierarchyKind, &str)> {
     let mut parts = line.splitn(3, ':');
     let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -120,8 +122,8 @@ fn words(list: &str) -> Vec<String> {
     list.split(',').map(ToOwned::to_owned).collect()
 }
 
-/// The rest of a path below a root. None for what is not below it: a group outside of the own
-/// cgroup namespace is shown with `..`.
+/// Returns the rest of a path below a root, or `None` for a path that is not below it: a group
+/// outside the own cgroup namespace is shown with `..`.
 fn below(root: &str, path: &str) -> Option<PathBuf> {
     let rest = Path::new(path).strip_prefix(root).ok()?;
     rest.components()
@@ -129,7 +131,7 @@ fn below(root: &str, path: &str) -> Option<PathBuf> {
         .then(|| rest.to_owned())
 }
 
-/// Spaces and the like are written as `\040`.
+/// Decodes spaces and similar characters, which are written as `\040`.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

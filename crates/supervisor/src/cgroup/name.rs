@@ -1,35 +1,36 @@
-//! The names of our groups. Everything that this program makes begins with `interlock-`, and a
-//! run's group with `interlock-run-`, so that nothing else is ever joined, ended or removed.
+//! The names of Interlock's groups. Every group that this program makes begins with `interlock-`,
+//! and a run's group with `interlock-run-`, so that it never joins, ends or removes any other
+//! group.
 
 use std::path::Path;
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-/// Begins the names of all groups of runs.
+/// Prefix of the groups of runs.
 const RUN: &str = "interlock-run-";
 
-/// Begins the name of a group that a supervisor moved itself to.
+/// Prefix of a group that a supervisor moved itself to.
 pub(super) const SUPERVISOR: &str = "interlock-supervisor-";
 
-/// Begins the name of a group that only lives for a moment.
+/// Prefix of a group that exists only for a moment.
 pub(super) const PROBE: &str = "interlock-probe-";
 
-/// The group below its own one that a supervisor moved itself to, so that the own one can
-/// have groups with controllers.
+/// The leaf below its own group that a supervisor moved itself to, so that its own group can have
+/// subgroups with controllers.
 pub(super) const LEAF: &str = "interlock-leaf";
 
-/// Long enough for a UUID and a word or two.
+/// Longest name: enough for a UUID and a word or two.
 const LONGEST: usize = 100;
 
-/// Names come from this program, never from a user. A wrong one is a mistake that must not reach
+/// Names come from this program, never from a user. A wrong name is a mistake that must not reach
 /// the file system.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not the name of a run's group: {0:?}")]
 pub struct BadName(String);
 
-/// The name of a run's group, checked: lower-case letters, digits and `-` only. No way out of the
-/// directory, and no file of the kernel is called so.
+/// The checked name of a run's group: only lower-case letters, digits and `-`. It cannot lead out
+/// of the directory, and no file of the kernel has such a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct GroupName(String);
@@ -43,7 +44,7 @@ impl GroupName {
         format!("{RUN}{}", self.0)
     }
 
-    /// The name of the group in this directory.
+    /// Returns the name of the group in this directory.
     pub fn of_directory(directory: &str) -> Option<Self> {
         Self::try_from(directory.strip_prefix(RUN)?.to_owned()).ok()
     }
@@ -68,20 +69,21 @@ impl From<GroupName> for String {
     }
 }
 
-/// The group of a run that this process is in, whatever it did to detach itself from the run.
-/// Nested runs: the innermost. Only for attribution: a process of root can have left its group.
+/// Returns the run whose group this process is in, however it detached itself from the run. For
+/// nested runs, this is the innermost one. It is only for attribution, because a process of root
+/// can have left its group.
 pub fn run_of(pid: i32) -> io::Result<Option<String>> {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("cgroup"))?;
     Ok(run_in(&text).map(String::from))
 }
 
-/// The same, from the text of `/proc/PID/cgroup`.
+/// Does the same with the text of `/proc/PID/cgroup`.
 pub(super) fn run_in(cgroup: &str) -> Option<GroupName> {
     paths(cgroup).find_map(|path| path.rsplit('/').find_map(GroupName::of_directory))
 }
 
-/// Where the calling process is in every tree, to be compared with where it is later. Empty where
-/// the system does not say.
+/// Returns the groups of the calling process in every tree, for a later comparison. Empty if the
+/// system does not report them.
 pub(crate) fn own_place() -> String {
     fs::read_to_string("/proc/self/cgroup").unwrap_or_default()
 }

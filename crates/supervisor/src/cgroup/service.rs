@@ -1,7 +1,7 @@
-//! Out of the group of a service.
+//! Moves a process out of the group of a service.
 //!
 //! A service manager that stops or restarts a service ends everything in its group. A supervisor
-//! that a gateway started on demand is in the gateway's group, and must outlive it.
+//! that a gateway started on demand is in the gateway's group, and must outlive the gateway.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,13 @@ use super::name::{self, SUPERVISOR};
 use super::sweep::is_of_dead_process;
 use super::{GroupError, Unavailable};
 
-/// Trees of version 1 in which being in the service's group also means to be stopped, starved or
-/// frozen with it. Those with a name are how service managers keep track without version 2.
+/// Trees of version 1 in which membership in the service's group also means being stopped, starved
+/// or frozen with it. Named trees are those by which service managers keep track without version 2.
 const SHARED_FATE: &[&str] = &["freezer", "pids", "memory"];
 
-/// What an owner may have set for the service. Leaving must not lift it: the new group gets the
-/// same. The order matters in version 1: memory and swap together are never less than memory.
+/// Limits that an owner may have set for the service. Leaving must not lift them, so the new group
+/// gets the same. The order matters in version 1: the limit of memory and swap together is never
+/// below that of memory.
 const CARRIED: &[&str] = &[
     "memory.max",
     "memory.high",
@@ -30,7 +31,7 @@ const CARRIED: &[&str] = &[
     "memory.memsw.limit_in_bytes",
 ];
 
-/// How version 1 says that memory is not limited: with a number beyond all memory.
+/// In version 1, unlimited memory is represented by a number beyond all memory.
 const BEYOND: u64 = 1 << 62;
 
 /// What [`leave_service_group`] did.
@@ -40,16 +41,16 @@ pub struct LeftGroups {
     pub stayed: Vec<Stay>,
 }
 
-/// From one group to another in one tree.
+/// A move from one group to another in one tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
-    /// Such as `v2` or `v1 name=systemd`.
+    /// The name of the tree, such as `v2` or `v1 name=systemd`.
     pub tree: String,
     pub from: PathBuf,
     pub to: PathBuf,
 }
 
-/// A tree in which the process is where it was.
+/// A tree in which the process stays where it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stay {
     pub tree: String,
@@ -57,13 +58,13 @@ pub struct Stay {
 }
 
 /// Moves the calling process, with all its threads, out of the group that its starter put it in,
-/// into one of its own beside it, in every tree by which a service manager ends or stops a
-/// service. What limits the service had, the new group has too.
+/// into a group of its own beside it, in every tree by which a service manager ends or stops a
+/// service. The new group keeps the limits of the service.
 ///
-/// To be called early, before there are children: they stay where they are. Groups that earlier
-/// supervisors made so and left empty are removed.
+/// This must be called early, before there are children, because they stay where they are. Empty
+/// groups that earlier supervisors made in this way are removed.
 ///
-/// An error means that the process is still in the service's group, and nothing is changed. A
+/// An error means that the process is still in the service's group, and nothing was changed. A
 /// process of a run never leaves its run by this.
 pub fn leave_service_group() -> Result<LeftGroups, Unavailable> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -77,7 +78,7 @@ pub fn leave_service_group() -> Result<LeftGroups, Unavailable> {
 }
 
 pub(super) fn leave(mut trees: Vec<CgroupTree>) -> Result<LeftGroups, Unavailable> {
-    // What decides comes first, so that there is little to undo.
+    // The decisive trees come first, so that there is little to undo.
     trees.sort_by_key(|tree| !tracks(tree));
     let mut left = LeftGroups::default();
     for tree in trees.into_iter().filter(matters) {
@@ -103,7 +104,7 @@ pub(super) fn leave(mut trees: Vec<CgroupTree>) -> Result<LeftGroups, Unavailabl
     Ok(left)
 }
 
-/// Whether service managers use this tree to know what belongs to a service.
+/// Whether service managers use this tree to track the processes of a service.
 fn tracks(tree: &CgroupTree) -> bool {
     match &tree.kind {
         HierarchyKind::V2 => true,
@@ -135,7 +136,8 @@ fn leave_tree(tree: &CgroupTree) -> Result<Move, LeaveRefusal> {
     let to = parent.join(format!("{SUPERVISOR}{}", std::process::id()));
     match fs::create_dir(&to) {
         Ok(()) => {}
-        // From a process that had the same number: empty, or it cannot be removed.
+        // An earlier process with the same number left this group. It is empty, or it cannot be
+        // removed.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             files::remove_tree(&to).map_err(LeaveRefusal::Cannot)?;
             fs::create_dir(&to).map_err(|error| {
@@ -161,8 +163,8 @@ fn leave_tree(tree: &CgroupTree) -> Result<Move, LeaveRefusal> {
     })
 }
 
-/// The group that the service manager ends: the innermost unit, since a service can have groups
-/// of its own; else the own group.
+/// Returns the group that the service manager ends: that of the innermost unit, because a service
+/// can have subgroups of its own, or else the own group.
 fn service_group(tree: &CgroupTree) -> Result<PathBuf, Unavailable> {
     if tree.own == tree.top {
         return Err(Unavailable::new("the group is the highest one there is"));

@@ -1,4 +1,4 @@
-//! What crashed supervisors left behind.
+//! Removes groups that crashed supervisors left behind.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub struct Swept {
     pub kept: Vec<KeptGroup>,
 }
 
-/// A group that could not be removed. If processes are in it, [`Group::open`] and [`Group::kill`]
+/// A group that could not be removed. If it contains processes, [`Group::open`] and [`Group::kill`]
 /// end them.
 #[derive(Debug)]
 pub struct KeptGroup {
@@ -23,7 +23,7 @@ pub struct KeptGroup {
 }
 
 /// Removes the groups of runs whose names begin with `prefix` and that `is_alive` does not claim.
-/// Ends no process: a group that is not empty is kept and named.
+/// This ends no process: a group that is not empty is kept and reported.
 pub fn sweep(hierarchies: &Hierarchies, prefix: &str, is_alive: impl Fn(&str) -> bool) -> Swept {
     let places: BTreeSet<&Path> = hierarchies
         .v2()
@@ -57,7 +57,7 @@ pub fn sweep(hierarchies: &Hierarchies, prefix: &str, is_alive: impl Fn(&str) ->
     swept
 }
 
-/// Whether a directory is called `<prefix><pid>` or `<prefix><pid>-…`, of a process that is gone.
+/// Whether a directory is named `<prefix><pid>` or `<prefix><pid>-…` after a process that is gone.
 pub(super) fn is_of_dead_process(directory: &str, prefix: &str) -> bool {
     let Some(rest) = directory.strip_prefix(prefix) else {
         return false;

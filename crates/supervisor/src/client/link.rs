@@ -1,4 +1,4 @@
-//! A connection to a session that runs.
+//! A connection to a running session.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -12,11 +12,12 @@ use super::ClientError;
 use crate::frame;
 use crate::message::{SessionAnswer, SessionRequest, SessionStanding};
 
-/// A screen as bytes for a terminal; none where the session has no terminal.
+/// A screen as bytes for a terminal. There are none if the session has no terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drawing {
     pub bytes: Vec<u8>,
-    /// How much output it shows: what follows in the transcript is drawn over it.
+    /// How much output the drawing includes. Output that follows in the transcript is drawn over
+    /// it.
     pub total_bytes: u64,
 }
 
@@ -27,7 +28,7 @@ pub struct SessionLink {
 }
 
 impl SessionLink {
-    /// Waits until there is more output than this, or the end.
+    /// Waits until there is more output than this, or until the end.
     pub fn wait(
         &self,
         after_bytes: u64,
@@ -48,7 +49,7 @@ impl SessionLink {
         self.done(&SessionRequest::Write { close }, bytes)
     }
 
-    /// Returns what of it was not understood.
+    /// Sends keys, and returns the parts that were not understood.
     pub fn send_keys(
         &self,
         literal: Option<String>,
@@ -79,7 +80,7 @@ impl SessionLink {
         }
     }
 
-    /// What draws the screen on another terminal.
+    /// Returns the bytes that draw the screen on another terminal.
     pub fn drawing(&self) -> Result<Drawing, ClientError> {
         match self.ask(&SessionRequest::Drawing, &[])? {
             (SessionAnswer::Drawing { total_bytes }, bytes) => Ok(Drawing { bytes, total_bytes }),
@@ -87,7 +88,7 @@ impl SessionLink {
         }
     }
 
-    /// TERM and KILL end the whole tree, and this returns when it is gone.
+    /// Sends a signal. TERM and KILL end the whole tree, and this returns when it is gone.
     pub fn kill(&self, signal: Signal) -> Result<(), ClientError> {
         let signal = signal.as_raw();
         match self.ask(&SessionRequest::Kill { signal }, &[])?.0 {
@@ -97,7 +98,7 @@ impl SessionLink {
         }
     }
 
-    /// Moves the run to the background: no call waits for its result any more. It is listed, and
+    /// Moves the run to the background: no call waits for its result anymore. It is listed, and
     /// kept after its end.
     pub fn to_background(&self) -> Result<(), ClientError> {
         self.done(&SessionRequest::Background, &[])

@@ -1,4 +1,4 @@
-//! Connections whose processes wait for an order already: of runs that were over a moment ago, and
+//! Connections to processes that already wait for an order: those of runs that have just ended, and
 //! one more in advance.
 
 use std::os::unix::net::UnixStream;
@@ -11,21 +11,22 @@ use rustix::net::RecvFlags;
 use crate::frame::Incoming;
 use crate::message::ShimReady;
 
-/// So many at most. Each is a process that others cannot have meanwhile.
+/// Most spare connections. Each one holds a process that other clients cannot have meanwhile.
 const MOST: usize = 16;
 
-/// More than a process needs to say that it is ready.
+/// Longest ready message, which is more than a process needs.
 const MAX_READY: usize = 64;
 
-/// Shared by all clones of a client.
+/// The spare connections, shared by all clones of a client.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
     are_wanted: AtomicBool,
-    /// Who was used last stands at the end, and is used first.
+    /// The connection that was used last is at the end, and is used first.
     connections: Mutex<Vec<Spare>>,
 }
 
-/// Whose runs a process can have: those of one agent, and either in one sandbox scope or in none.
+/// The runs that a process can have: those of one agent, and either in one sandbox scope or in
+/// none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SpareKey {
     agent: String,
@@ -45,18 +46,18 @@ impl SpareKey {
 #[derive(Debug)]
 struct Spare {
     connection: UnixStream,
-    /// Whose runs its process had; none where it had no run yet.
+    /// The kind of runs that the process had, or `None` if it had no run yet.
     had: Option<SpareKey>,
-    /// What its process says when it is ready for another order; none where it is.
+    /// The ready message that is awaited from the process, or `None` if it is ready.
     awaited: Option<Incoming>,
 }
 
-/// How a spare connection stands.
+/// The state of a spare connection.
 enum SpareState {
     Ready,
-    /// Its process still tidies up.
+    /// Its process is still cleaning up.
     NotYet,
-    /// Its process ends, or serves another client.
+    /// Its process is ending, or serves another client.
     Gone,
 }
 
@@ -65,14 +66,14 @@ impl Spares {
         self.are_wanted.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there is none that could have a run of any agent.
+    /// Whether there is no process that could have a run of any agent.
     pub fn are_missing(&self) -> bool {
         let is_for_any = |spare: &Spare| spare.had.is_none();
         self.are_wanted.load(Ordering::Relaxed) && !self.lock().iter().any(is_for_any)
     }
 
-    /// Whether one more can be kept. Those whose processes are gone make room: their agents may not
-    /// come back.
+    /// Whether one more connection can be kept. Those whose processes are gone make room, because
+    /// their agents may not come back.
     pub fn have_room(&self) -> bool {
         let mut spares = self.lock();
         if spares.len() >= MOST {
@@ -81,7 +82,7 @@ impl Spares {
         self.are_wanted.load(Ordering::Relaxed) && spares.len() < MOST
     }
 
-    /// Its process had no run yet.
+    /// Adds the connection of a process that had no run yet.
     pub fn add(&self, connection: UnixStream) {
         self.push(Spare {
             connection,
@@ -90,7 +91,7 @@ impl Spares {
         });
     }
 
-    /// Adds the connection of a run that is over: as soon as its process says so, it takes another
+    /// Adds the connection of a run that has ended. Once its process is ready, it takes another
     /// order of the same kind.
     pub fn add_when_ready(&self, connection: UnixStream, key: SpareKey) {
         self.push(Spare {
@@ -104,8 +105,9 @@ impl Spares {
         self.lock().push(spare);
     }
 
-    /// One whose process waits now, for a run of this kind: it had runs of the same kind, or no
-    /// run. It may still be gone when it is given an order; then it has read nothing of it.
+    /// Takes a connection whose process is ready for a run of this kind, because it had runs of the
+    /// same kind or none. The process may still be gone when it gets an order; then it has read
+    /// nothing of the order.
     pub fn take(&self, key: &SpareKey) -> Option<UnixStream> {
         let mut spares = self.lock();
         let used = |spare: &Spare| spare.had.as_ref() == Some(key);
@@ -120,7 +122,7 @@ impl Spares {
     }
 }
 
-/// The last one of these that is ready. Those of them that are gone are dropped.
+/// Takes the last of these connections that is ready. Those whose processes are gone are dropped.
 fn take_ready(spares: &mut Vec<Spare>, fits: impl Fn(&Spare) -> bool) -> Option<UnixStream> {
     let mut index = spares.len();
     while let Some(before) = index.checked_sub(1) {
@@ -139,7 +141,7 @@ fn take_ready(spares: &mut Vec<Spare>, fits: impl Fn(&Spare) -> bool) -> Option<
 }
 
 impl Spare {
-    /// Reads what its process has said, without waiting for it.
+    /// Reads what the process has sent, without waiting for it.
     fn look(&mut self) -> SpareState {
         while let Some(awaited) = &mut self.awaited {
             let wanted = awaited.wanted();
@@ -157,7 +159,8 @@ impl Spare {
                 Ok(_) | Err(_) => return SpareState::Gone,
             }
         }
-        // A process that is ready says nothing more; one that is gone has closed the connection.
+        // A process that is ready sends nothing more; a process that is gone has closed the
+        // connection.
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         match rustix::net::recv(&self.connection, &mut [0], flags) {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => SpareState::Ready,

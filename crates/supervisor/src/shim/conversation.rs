@@ -1,4 +1,4 @@
-//! What is said on one connection of a session: requests and answers, one after the other.
+//! Serves one connection of a session: requests and answers, one after the other.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -16,14 +16,14 @@ use super::live::Live;
 use crate::frame;
 use crate::message::{SessionAnswer, SessionRequest, SupervisorRefusal};
 
-/// No wait is longer.
+/// Longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a client that takes nothing is waited for.
+/// How long to wait for a client that does not read.
 pub(super) const SEND_TIME: Duration = Duration::from_secs(10);
 
-/// Reads what the caller of the run sends after the order: that the result was received, or that it
-/// does not wait any more. `false` when the caller has gone.
+/// Reads what the run's caller sends after the order: that it received the result, or that it no
+/// longer waits. Returns `false` if the caller is gone.
 pub(super) fn hear_orderer(live: &Live, connection: &Arc<UnixStream>) -> bool {
     match frame::receive::<SessionRequest>(&**connection) {
         Ok(Some(SessionRequest::Taken)) => {
@@ -52,13 +52,14 @@ pub(super) fn serve(live: &Arc<Live>, connection: UnixStream) {
     });
 }
 
-/// Threads for conversations with a run that may have used up all the processes that there can be:
-/// they are there before it is, so that it can still be ended.
+/// Threads for conversations with a run that may have used up all available processes. They exist
+/// before the run does, so that it can always be ended.
 pub(super) struct Reserve(Sender<ConversationTask>);
 
 type ConversationTask = Box<dyn FnOnce() + Send>;
 
-/// The caller of the run may watch it, another client too, and one client must be able to end it.
+/// The caller of the run may watch it, and so may another client, and one client must be able to
+/// end it.
 const RESERVED: usize = 4;
 
 impl Reserve {
@@ -97,7 +98,7 @@ fn in_thread(
         drop(connection);
         own.leave();
     });
-    // Kept in reach, for the case that there can be no further thread.
+    // The conversation stays accessible, in case no further thread can be started.
     let shared = Arc::new(Mutex::new(Some(conversation)));
     let take = |shared: &Mutex<Option<ConversationTask>>| shared.lock().ok()?.take();
     let own = Arc::clone(&shared);
@@ -117,7 +118,7 @@ fn in_thread(
     }
 }
 
-/// Reads one request and answers it. `false` when the client has gone.
+/// Reads one request and answers it. Returns `false` if the client is gone.
 fn answer_one(live: &Live, connection: &UnixStream) -> io::Result<bool> {
     let Some((request, bytes)) = frame::receive_with::<SessionRequest>(connection)? else {
         return Ok(false);

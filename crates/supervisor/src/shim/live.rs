@@ -1,4 +1,4 @@
-//! A session while its process lives: its transcript, its screen, how it stands.
+//! A session while its process lives: its transcript, its screen and its state.
 
 mod result;
 mod sink;
@@ -29,7 +29,7 @@ use crate::message::{
 
 pub(super) use sink::Sink;
 
-/// Output up to this size is shown from memory.
+/// Output up to this size is served from memory.
 const SMALL: usize = 16 * 1024;
 
 pub(super) struct Live {
@@ -42,13 +42,14 @@ pub(super) struct Live {
     run: OnceLock<Run>,
     state: Mutex<LiveState>,
     changed: Condvar,
-    /// Readable when the run has ended. Never read.
+    /// Becomes readable when the run has ended. It is never read.
     ended: OwnedFd,
-    /// Readable when there may be something to do: it is time to end, or to announce the session.
+    /// Becomes readable when there may be something to do: ending the process, or announcing the
+    /// session.
     woken: OwnedFd,
 }
 
-/// What bounds a run, and where it writes.
+/// The limits of a run, and the workspace that it writes to.
 pub(super) struct RunBounds {
     pub group: Option<Group>,
     pub time_limit_ms: Option<u64>,
@@ -57,43 +58,44 @@ pub(super) struct RunBounds {
 
 #[derive(Default)]
 struct LiveState {
-    /// There until the final status is written.
+    /// Present until the final status is written.
     transcript: Option<TranscriptWriter>,
     screen: Option<Screen>,
     record: Option<SessionRecord>,
     started_ms: u64,
-    /// The client that ordered the run, as long as the result is for it.
+    /// The client that ordered the run, as long as it is to get the result.
     orderer: Option<Arc<UnixStream>>,
     /// Others may know of the session: it has a status, and the orderer knows its name.
     announced: bool,
-    /// The first output, as long as it is all of it.
+    /// The beginning of the output, as long as that is the whole output.
     small: Vec<u8>,
     total_bytes: u64,
-    /// How many wait for output.
+    /// Number of requests that wait for output.
     waiting: usize,
     end: Option<LiveEnd>,
-    /// The result was sent; so long the word is waited for that it was received.
+    /// The result was sent, and its confirmation is awaited until this time.
     answered_until: Option<Instant>,
     survivors: Option<Vec<Leftover>>,
-    /// The result was received whole.
+    /// The result was received completely.
     taken: bool,
-    /// May have another order, once nothing is left of this run.
+    /// The client that may have another order, once nothing is left of this run.
     next_orderer: Option<Arc<UnixStream>>,
-    /// The supervisor wants no further orders.
+    /// The supervisor wants no further orders for this process.
     drains: bool,
-    /// The supervisor is gone, and the run is ended for that.
+    /// The supervisor is gone, and the run is being ended because of that.
     abandoned: bool,
-    /// How many are being answered.
+    /// Number of requests that are being answered.
     busy: usize,
-    /// The run wrote more than it may, and is being ended.
+    /// The run exceeded its output limit, and is being ended.
     wrote_too_much: bool,
-    /// A program wrote that no process could be started; looked for where their number is limited.
+    /// A program reported that no process could be started. This is checked only if the number of
+    /// processes is limited.
     says_no_process: bool,
-    /// The most that the run had of a private file system in memory, and whether one was full.
+    /// The most that the run used of a private in-memory file system, and whether one was full.
     tmp_peak: u64,
     was_tmp_full: bool,
-    /// The run was about to fill a file system of the host, and is being ended: what stays free, and what
-    /// was.
+    /// Set if the run was about to fill a file system of the host and is being ended: the space
+    /// that must stay free, and the space that was free.
     disk_low: Option<(u64, u64)>,
 }
 
@@ -136,8 +138,9 @@ impl Live {
         }))
     }
 
-    /// The run was started, for this orderer. If it is at its end already, that waits for this. An
-    /// orderer that does not want to wait finds a session, also if the run was faster.
+    /// Records that the run was started for this orderer. A run that has already reached its end
+    /// waits for this. An orderer that does not want to wait always finds a session, even if the
+    /// run was faster.
     pub fn begin(
         &self,
         run: Run,
@@ -160,8 +163,8 @@ impl Live {
         self.changed.notify_all();
     }
 
-    /// Lets others know of the session, unless it is over already. `tell` is called in between:
-    /// when the session can be read, and before the orderer knows its name.
+    /// Announces the session, unless it has already ended. `tell` is called after the session can
+    /// be read, and before the orderer knows its name.
     pub fn announce(&self, tell: impl FnOnce(&SessionRecord)) {
         self.announce_to(&mut self.state(), tell);
     }
@@ -175,7 +178,7 @@ impl Live {
         };
         state.announced = true;
         if let Some(transcript) = &mut state.transcript {
-            // Without room for it, the session is known to its supervisor only.
+            // If there is no space for it, only its supervisor knows the session.
             let _ = transcript.begin(Some(record.clone()));
         }
         tell(&record);
@@ -191,7 +194,7 @@ impl Live {
         }
     }
 
-    /// Sends the result if it is there and was not sent.
+    /// Sends the result, if it exists and was not sent yet.
     pub fn answer(&self) {
         let state = self.state();
         if state.answered_until.is_some() || state.end.is_none() || state.orderer.is_none() {
@@ -225,7 +228,7 @@ impl Live {
         }
     }
 
-    /// The time to wait for the end is over.
+    /// Ends the wait for the run's end.
     pub fn give_way(&self) {
         self.yield_to(&mut self.state());
     }
@@ -234,17 +237,18 @@ impl Live {
         let Some(orderer) = state.orderer.clone().filter(|_| state.end.is_none()) else {
             return;
         };
-        // First on the disk: a caller that learns the name of a session finds it in the background.
+        // The disk is updated first, so that a caller that learns the name of a session finds it in
+        // the background.
         self.dismiss(state);
         let _ = frame::send(&*orderer, &Waited::Yielded);
     }
 
-    /// The orderer's connection, as long as it matters.
+    /// Returns the orderer's connection, as long as it is needed.
     pub fn orderer(&self) -> Option<Arc<UnixStream>> {
         self.state().orderer.clone()
     }
 
-    /// Until when the word is waited for that the result was received, once it was sent.
+    /// Until when the confirmation of the result is awaited, once the result was sent.
     pub fn answered_until(&self) -> Option<Instant> {
         let state = self.state();
         state.answered_until.filter(|_| state.orderer.is_some())
@@ -254,7 +258,7 @@ impl Live {
         self.state().orderer.is_some()
     }
 
-    /// The result is not for the orderer any more.
+    /// Records that the orderer no longer gets the result.
     pub fn orderer_is_gone(&self) {
         self.dismiss(&mut self.state());
     }
@@ -267,7 +271,7 @@ impl Live {
     }
 
     pub fn run(&self) -> &Run {
-        // Set before any other thread knows of this value.
+        // This is set before any other thread knows of this value.
         self.run.wait()
     }
 
@@ -279,7 +283,7 @@ impl Live {
         &self.manner
     }
 
-    /// The record of a session that has begun.
+    /// Returns the record of a session that has begun.
     pub fn record(&self) -> Option<SessionRecord> {
         self.state().record.clone()
     }
@@ -296,7 +300,7 @@ impl Live {
         let _ = rustix::io::read(&self.woken, &mut [0; 8]);
     }
 
-    /// Moves the run to the background: no call waits for its result any more.
+    /// Moves the run to the background: no call waits for its result anymore.
     pub fn to_background(&self) {
         self.put_in_background(&mut self.state());
     }
@@ -318,7 +322,7 @@ impl Live {
         }
     }
 
-    /// The last word on disk about a session that has ended.
+    /// Writes the final status of a session that has ended.
     fn write_final(&self, state: &mut LiveState) {
         if state.abandoned {
             return;
@@ -337,8 +341,8 @@ impl Live {
         }
     }
 
-    /// Forgets the transcript, which is not wanted. Files of a session that was never announced can
-    /// serve another one, and are given back.
+    /// Discards the transcript, which no client wants. The files of a session that was never
+    /// announced are returned, because they can serve another session.
     pub fn forget(&self) -> Option<TranscriptWriter> {
         let mut state = self.state();
         let unannounced = !state.announced;
@@ -349,17 +353,17 @@ impl Live {
         transcript
     }
 
-    /// The result was received whole; nothing needs to be kept.
+    /// Records that the result was received completely and nothing needs to be kept.
     pub fn taken(&self) {
         self.state().taken = true;
     }
 
-    /// The orderer keeps the connection, for another order.
+    /// Records that the orderer keeps the connection for another order.
     pub fn another_may_follow(&self, orderer: &Arc<UnixStream>) {
         self.state().next_orderer = Some(Arc::clone(orderer));
     }
 
-    /// This is the last run.
+    /// Records that this is the last run of the process.
     pub fn drain(&self) {
         self.state().drains = true;
     }
@@ -370,16 +374,16 @@ impl Live {
         record.is_some_and(|record| record.shield == Some(PlanShield::Sandbox))
     }
 
-    /// Who may have another order for this process: if the supervisor has not heard of this run,
-    /// and does not mind.
+    /// Returns the client that may have another order for this process, if the supervisor does not
+    /// know of this run and allows another.
     pub fn next_orderer(&self) -> Option<Arc<UnixStream>> {
         let mut state = self.state();
         let next = state.next_orderer.take();
         next.filter(|_| !state.announced && !state.drains)
     }
 
-    /// The run is about to be ended because there is no supervisor any more. That is not how it
-    /// ended: nothing is recorded of it from now on, and a later look finds the session lost.
+    /// Records that the run is about to be ended because the supervisor is gone. That is not an
+    /// outcome of the run: nothing more is recorded, and a later look finds the session lost.
     pub fn abandon(&self) {
         let mut state = self.state();
         state.abandoned = true;
@@ -401,7 +405,7 @@ impl Live {
         }
     }
 
-    /// Waits until there is more output than `after`, or the end.
+    /// Waits until there is more output than `after`, or until the end.
     pub fn wait_for_output(&self, after: u64, limit: Duration) -> SessionStanding {
         let until = Instant::now() + limit;
         let mut state = self.state();
@@ -424,7 +428,7 @@ impl Live {
         }
     }
 
-    /// The kernel ended some of it for its memory limit.
+    /// Whether the kernel ended processes of the run because of its memory limit.
     fn ran_out_of_memory(&self) -> bool {
         self.manner.limits.memory_bytes.is_some()
             && self
@@ -438,29 +442,30 @@ impl Live {
         self.state().screen.as_mut().map(look)
     }
 
-    /// The screen as bytes, and how much output it shows; no bytes without a terminal.
+    /// Returns the screen as bytes, and how much output it shows. There are no bytes without a
+    /// terminal.
     pub fn drawing(&self) -> (Vec<u8>, u64) {
         let state = self.state();
         let drawing = state.screen.as_ref().map(Screen::drawing);
         (drawing.unwrap_or_default(), state.total_bytes)
     }
 
-    /// Nothing of the run is left.
+    /// Whether nothing of the run is left.
     pub fn is_over(&self) -> bool {
         self.state().survivors.is_some()
     }
 
-    /// What is left of the run, and stays.
+    /// Returns what is left of the run and will stay.
     pub fn survivors(&self) -> Vec<Leftover> {
         self.state().survivors.clone().unwrap_or_default()
     }
 
-    /// No request is being answered.
+    /// Whether no request is being answered.
     pub fn is_quiet(&self) -> bool {
         self.state().busy == 0
     }
 
-    /// The name under which the transcript is kept, if a client may want to read it later.
+    /// Returns the name under which the transcript is kept, if a client may want to read it later.
     pub fn kept(&self) -> Option<String> {
         let mut state = self.state();
         if state.taken {
@@ -479,7 +484,7 @@ impl Live {
         self.wake();
     }
 
-    /// There may be something to do.
+    /// Wakes the process's main loop, because there may be something to do.
     fn wake(&self) {
         let _ = rustix::io::write(&self.woken, &1_u64.to_ne_bytes());
     }

@@ -1,15 +1,15 @@
-//! The process of a run: waits for its order, carries it out, answers requests about it until
-//! nothing of the run is left, and then waits for the next order or ends.
+//! The shim, the process of a run: it waits for its order, carries it out, answers requests about
+//! it until nothing of the run is left, and then waits for the next order or ends.
 //!
-//! It is forked ahead of time, with the session's name and files ready, and is a subreaper: all
-//! that the run starts stays below it. It holds no listening socket and no descriptor but the one
-//! to the supervisor; when that is closed, it ends the run and itself.
+//! The shim is forked ahead of time, with the session's name and files ready. It is a subreaper, so
+//! everything that the run starts stays below it. It holds no listening socket, and no descriptor
+//! except the one to the supervisor; when that is closed, it ends the run and itself.
 //!
-//! It has one run at a time. It takes another one only of the same agent, and only if the last left
-//! nothing behind that a new process would not have: no process, no conversation, no terminal, no
-//! limits, and nothing that the run has set on this process itself. After a sandboxed run it takes
-//! only further ones of the same scope from the same client, and makes the sandbox of the next one
-//! ahead while it waits.
+//! The shim has one run at a time. It takes another run only of the same agent, and only if the
+//! last one left nothing behind that a new process would not have: no process, no conversation, no
+//! terminal, no limits, and nothing that the run has set on the shim itself. After a sandboxed run,
+//! it takes only further runs of the same scope from the same client, and makes the sandbox of the
+//! next run ahead while it waits.
 
 mod confinement;
 mod conversation;
@@ -53,21 +53,21 @@ use protected_paths::WrittenWorkspace;
 use scoping::ScopeAsker;
 use shielding::AgentShield;
 
-/// How long clients that are being answered may take when all else is over. Longer than any of them
-/// is waited for.
+/// How long clients that are being answered may take once everything else is done. This is longer
+/// than any single wait for a client.
 const LAST_ANSWERS: Duration = Duration::from_secs(15);
 
-/// A run that ends this soon is not announced before its result: it needs no files.
+/// A run that ends this soon is not announced before its result, and needs no files.
 const BRIEF: Duration = Duration::from_millis(25);
 
-/// So many runs one after the other. Then a new process takes its place.
+/// Most runs of one shim, one after the other. Then a new process takes its place.
 const MOST_RUNS: usize = 256;
 
-/// So many processes that a run leaves behind on purpose are named to the supervisor: a report is
-/// short.
+/// Most processes left behind on purpose that are reported to the supervisor, because a report must
+/// be short.
 const MOST_LEFT_ALONE: usize = 64;
 
-/// What a shim is given when it is forked.
+/// The values that a shim gets when it is forked.
 #[derive(Debug)]
 pub(super) struct Birth {
     pub place: SupervisorPaths,
@@ -75,9 +75,9 @@ pub(super) struct Birth {
     /// The soft limit of open files that runs get.
     pub open_files: Option<u64>,
     pub hierarchies: Hierarchies,
-    /// What its run will probably be limited to.
+    /// Limits that its run will probably have.
     pub limits: RunLimits,
-    /// The name of its control group, where there can be one.
+    /// The name of its control group, if it can have one.
     pub group: String,
     pub control: OwnedFd,
 }
@@ -89,12 +89,12 @@ pub(super) enum ShimEnding {
     Bad,
 }
 
-/// The whole life of the process.
+/// Runs the shim until it ends.
 pub(super) fn run(birth: &Birth) -> ShimEnding {
     if tree::dedicate_process().is_err() {
         return ShimEnding::Bad;
     }
-    // It ends when the supervisor does, and not before it has cleaned up.
+    // The shim ends when the supervisor does, but not before it has cleaned up.
     unsafe_process::ignore_termination();
     let mut confinement = Confinement::expecting(birth);
     let inherited = Inherited::now();
@@ -107,7 +107,8 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
         let Some(connection) = runs::next(birth, last.take(), || served.make_spare()) else {
             return unused(birth, &name);
         };
-        // The shim may have waited for a long time, and the directory may have been removed.
+        // The shim may have waited for a long time, and the directory may have been removed
+        // meanwhile.
         if !birth.place.session(&name).exists() {
             (name, transcript) = reserve(&birth.place, None);
         }
@@ -138,7 +139,7 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
         if further == 0
             || (confined && !(served.is_confined() && orderer.is_some()))
             || !is_as_new(&live, &over, &confinement)
-            // They would keep this process itself from what it has to do until it is asked again.
+            // Changed limits would keep this process from doing its own work until the next order.
             || !inherited.has_same_limits()
         {
             if let Some(transcript) = spare {
@@ -160,14 +161,14 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
     ShimEnding::Good
 }
 
-/// The run before, when nothing of it is left.
+/// The previous run, of which nothing is left.
 struct Last {
     over: RunRemains,
     /// Only runs of this agent may follow.
     agent: String,
-    /// May have another order.
+    /// The client of the previous run, which may have another order.
     orderer: Option<Arc<UnixStream>>,
-    /// It was in a sandbox: only the same client may have another order.
+    /// Whether the run was sandboxed, so that only the same client may have another order.
     confined: bool,
 }
 
@@ -186,13 +187,13 @@ struct ServedAgent {
     shield: Option<AgentShield>,
     /// Where the last run was confined, if it was.
     last_scope: Option<(SandboxPlan, ScopeNamespaces)>,
-    /// The sandbox of the next run.
+    /// The sandbox for the next run.
     spare: Option<SpareSandbox>,
 }
 
 impl ServedAgent {
-    /// What one agent can leave in a process must not reach another agent, so a process serves the
-    /// agent of its first plan and no other, and after a sandboxed run only the same scope.
+    /// Binds the process to the agent of its first plan, and after a sandboxed run to the same
+    /// scope, because anything that one agent leaves in a process must not reach another agent.
     fn bind_to(&mut self, plan: &RunPlan) -> Result<(), SupervisorRefusal> {
         if let Some((last, _)) = &self.last_scope {
             let next = plan.sandbox.as_ref();
@@ -215,7 +216,7 @@ impl ServedAgent {
         }
     }
 
-    /// Keeps what the next run of the same scope needs. Where it cannot be kept, there is no next run.
+    /// Keeps what the next run of the same scope needs. If that fails, there is no next run.
     fn remember_scope(&mut self, plan: &RunPlan, scope: Option<&ScopeNamespaces>) {
         let copy = scope.and_then(|scope| scope.try_clone().ok());
         self.last_scope = plan.sandbox.clone().zip(copy);
@@ -225,14 +226,15 @@ impl ServedAgent {
         self.last_scope.is_some()
     }
 
-    /// Makes the sandbox of the next run while there is none.
+    /// Makes the sandbox of the next run, if there is none yet.
     fn make_spare(&mut self) {
         let made = self.last_scope.as_ref();
         self.spare = made.and_then(|(plan, scope)| SpareSandbox::make(plan, scope));
     }
 }
 
-/// A process that takes another run says for which agent; none: it ends.
+/// Reports the end of a run. `waits_for` is the agent whose next run the process takes, or `None`
+/// if the process ends.
 fn report_over(birth: &Birth, over: RunRemains, waits_for: Option<String>) {
     let RunRemains {
         kept,
@@ -246,18 +248,18 @@ fn report_over(birth: &Birth, over: RunRemains, waits_for: Option<String>) {
         waits_for,
     };
     let _ = handover::send_report(&birth.control, &report);
-    // The run may have stopped the supervisor, which would not hear that.
+    // The run may have stopped the supervisor, which would then not receive the report.
     continue_parent();
 }
 
-/// Nothing was started, and the name was never announced.
+/// Removes the directory of a name that was never announced, because nothing was started.
 fn unused(birth: &Birth, name: &str) -> ShimEnding {
     let _ = std::fs::remove_dir_all(birth.place.session(name));
     report_over(birth, RunRemains::default(), None);
     ShimEnding::Good
 }
 
-/// Whether the next run finds what it would find in a new process. That a subreaper has no child
+/// Whether the next run finds the same state as in a new process. A subreaper without children
 /// proves that nothing of the last run lives.
 fn is_as_new(live: &Live, over: &RunRemains, confinement: &Confinement) -> bool {
     over.survivors == 0
@@ -269,14 +271,15 @@ fn is_as_new(live: &Live, over: &RunRemains, confinement: &Confinement) -> bool 
         && tree::renew_process()
 }
 
-/// Whether this process is as it was born, but for what it did itself. Asked right before a run
-/// starts: not only the last run, any other of the same user may reach it too.
+/// Whether nothing but this process itself has changed its state since it was born. This is checked
+/// right before a run starts, because not only the last run but any run of the same user can reach
+/// it.
 fn is_untouched(confinement: &Confinement, inherited: &Inherited) -> bool {
     confinement.is_in_place() && inherited.is_unchanged()
 }
 
-/// Takes a name that no session of the state directory has, with the files for its transcript:
-/// those that are spare, or new ones.
+/// Reserves a name that no session of the state directory has, with the files for its transcript,
+/// either spare or new.
 fn reserve(place: &SupervisorPaths, spare: Option<TranscriptWriter>) -> (String, TranscriptWriter) {
     let mut name = names::session_name(|name| place.session(name).exists());
     let limits = TranscriptLimits::default();
@@ -288,19 +291,19 @@ fn reserve(place: &SupervisorPaths, spare: Option<TranscriptWriter>) -> (String,
         let directory = place.session(&name);
         match TranscriptWriter::prepare(&directory, limits) {
             Ok(transcript) => return (name, transcript),
-            // Another shim was faster.
+            // Another shim took the name first.
             Err(TranscriptError::File { source, .. })
                 if source.kind() == io::ErrorKind::AlreadyExists =>
             {
                 name = names::session_name(|name| place.session(name).exists());
             }
-            // A run need not fail because its output cannot be kept: the result will say so.
+            // A run need not fail because its output cannot be kept. The result reports it.
             Err(error) => return (name, TranscriptWriter::keeping_nothing(&directory, &error)),
         }
     }
 }
 
-/// Reads the order, in two parts, and starts the run.
+/// Reads the two parts of the order, and starts the run.
 fn carry_out(
     birth: &Birth,
     connection: &Arc<UnixStream>,
@@ -325,7 +328,7 @@ fn carry_out(
             format!("the key of the state directory: {error}"),
         )
     })?;
-    // Nothing is made for a run before it is known that it may start.
+    // Nothing is made for a run before it is known that the run may start.
     key.verify(&authorization, &plan.digest())
         .map_err(StartError::from)
         .map_err(|error| SupervisorRefusal::new(error.code(), error.to_string()))?;
@@ -418,7 +421,8 @@ fn carry_out(
     Ok(live)
 }
 
-/// Whether a sandbox keeps these limits without a control group: that of processes it counts by itself.
+/// Whether a sandbox enforces these limits without a control group. It can only count processes by
+/// itself.
 fn is_limited_otherwise(plan: &RunPlan, limits: RunLimits) -> bool {
     let only_processes = RunLimits {
         pids: limits.pids,
@@ -435,7 +439,8 @@ fn is_writable(plan: &RunPlan) -> bool {
     plan.pty.is_some() || plan.stdin == PlanStdin::Pipe
 }
 
-/// Until nothing of the run is left but what it says; `None` when the supervisor is gone.
+/// Serves the run until nothing is left of it except what it reports. Returns `None` if the
+/// supervisor is gone.
 fn serve(birth: &Birth, live: &Arc<Live>) -> Option<RunRemains> {
     let waits = ResultWait::new(live);
     if waits.until.is_none_or(|until| until > waits.announce_at) {
@@ -458,7 +463,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<RunRemains> {
             break;
         }
         if !wait(birth, live, until) {
-            // The supervisor is gone, and with it every client.
+            // The supervisor is gone, and so are all of its clients.
             live.abandon();
             let _ = live.run().kill(Signal::KILL);
             return None;
@@ -474,7 +479,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<RunRemains> {
         left_alone.extend(survivors.drain(..).map(|survivor| survivor.pid));
         left_alone.truncate(MOST_LEFT_ALONE);
     } else if survivors.is_empty() && !tree::has_nothing_left() {
-        // One that is there although no look has shown it is left to the supervisor.
+        // A process that exists although no look has shown it is left to the supervisor.
         unseen = 1;
     }
     Some(RunRemains {
@@ -489,10 +494,10 @@ fn tell_begun(birth: &Birth, record: &SessionRecord) {
     let _ = handover::send_report(&birth.control, &ShimReport::Begun { name });
 }
 
-/// How long the client that ordered the run is to wait for its end, or is waited for.
+/// Until when the client that ordered the run waits for its end, and how long it is waited for.
 struct ResultWait {
     announce_at: Instant,
-    /// The session goes to the background.
+    /// When the session goes to the background.
     until: Option<Instant>,
 }
 
@@ -506,8 +511,8 @@ impl ResultWait {
         }
     }
 
-    /// A run that is over in no time is not announced: its result says all. One that writes much
-    /// is: how much it may write depends on the others.
+    /// Waits for a very short run, which is not announced because its result says everything. A run
+    /// with much output is announced, because its quota depends on the other sessions.
     fn for_brief_run(&self, live: &Live) {
         let left = self.announce_at.saturating_duration_since(Instant::now());
         let mut events = [
@@ -534,7 +539,7 @@ impl ResultWait {
     }
 }
 
-/// Waits for anything to happen, and acts on it. `false` when the supervisor is gone.
+/// Waits for the next event, and acts on it. Returns `false` if the supervisor is gone.
 fn wait(birth: &Birth, live: &Arc<Live>, until: Option<Instant>) -> bool {
     let orderer = live.orderer();
     let pause = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
@@ -582,13 +587,13 @@ fn take_note(birth: &Birth, live: &Arc<Live>) -> bool {
             live.drain();
             true
         }
-        // Others that join the scope from now on would share nothing with this run.
+        // Runs that join the scope from now on would share nothing with this run.
         Ok(Some(Note::ScopeGone)) => {
             live.run().request_end(Signal::KILL);
             true
         }
-        // A second order is not for this process; its sender sees the connection close. Nor does a
-        // run that is started need another shield.
+        // A second order is not for this process, and its sender sees the connection close. A run
+        // that has started needs no other shield.
         Ok(Some(
             Note::Start(_)
             | Note::Shield(..)

@@ -1,4 +1,5 @@
-//! What a run sees of the kernel: its own list of processes, and the devices that every program may use.
+//! The parts of the kernel that a run sees: its own list of processes, and the devices that every
+//! program may use.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -16,10 +17,10 @@ use crate::sandbox::unsafe_confine::{
 /// Devices that every program may use.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Below `/proc`: read-only, since programs read from them.
+/// Paths below `/proc` that are made read-only, because programs read from them.
 const READ_ONLY_BELOW_PROC: [&str; 5] = ["sys", "bus", "irq", "fs", "sysrq-trigger"];
 
-/// Below `/proc`: covered, since they show or reach the machine.
+/// Paths below `/proc` that are covered, because they show or affect the machine.
 const COVERED_BELOW_PROC: [&str; 10] = [
     "acpi",
     "asound",
@@ -34,12 +35,14 @@ const COVERED_BELOW_PROC: [&str; 10] = [
 ];
 
 impl Stage {
-    /// A list of processes that shows the sandbox alone. Nothing of the outer one is ever shown.
+    /// Mounts a list of processes that shows only the sandbox. Nothing of the host's list is ever
+    /// shown.
     pub(super) fn processes(&self) -> io::Result<()> {
         drop(self.find("/proc", MountPoint::Directory)?);
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         rustix::mount::mount("proc", staged("/proc"), "proc", flags, None)?;
-        // Before it becomes read-only: no user namespace is made below this one.
+        // The limit is set before the file system becomes read-only: no user namespace can be made
+        // below this one.
         let limit = self.find("/proc/sys/user/max_user_namespaces", MountPoint::Existing);
         if limit.is_ok() {
             std::fs::write(staged("/proc/sys/user/max_user_namespaces"), "0")?;
@@ -58,8 +61,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The kernel counts what watches files per user, and a run has the number of its user: half of them
-    /// is left to the owner's own programs.
+    /// Limits file watches. The kernel counts them per user, and a run has the number of its user:
+    /// half of them is left to the owner's own programs.
     fn leave_watches_to_the_owner(&self) -> io::Result<()> {
         for (inside, of_host) in [
             ("max_inotify_instances", "max_user_instances"),
