@@ -49,13 +49,13 @@ fn the_owner_lists_and_tries_chats() {
     assert_eq!(named["accounts"], json!(["matrix"]));
     // Nothing can be decided by it.
     let (event, content) = matrix.prompts(ROOM).remove(0);
-    assert!(
-        content["body"]
-            .as_str()
-            .unwrap()
-            .contains("Nothing is to be decided now")
-    );
+    let sent = content["body"].as_str().unwrap();
+    assert!(sent.contains("Nothing is to be decided now"), "{sent}");
     assert!(matrix.seeds(&event).is_empty());
+    // The platform found the message again, and changed it.
+    assert!(sent.contains("this text changes"), "{sent}");
+    let shown = matrix.shown(&event);
+    assert!(shown.contains("This chat gets approvals"), "{shown}");
     let unknown = chat.machine.run(&["channels", "test", "matrix:!none:test"]);
     unknown.refused(1, "TARGET_NOT_FOUND");
     assert!(

@@ -8,13 +8,14 @@ pub enum ChannelsCommand {
     /// Show accounts and targets, whether messages arrive, and which parts of the config are unused
     #[command(after_help = "Example:\n  interlock channels list")]
     List(ChannelsListArguments),
-    /// Send a test message to every target, or to one
+    /// Send a test message to every target, or to one, and wait until the platform has changed it
     #[command(after_help = "\
 Example:
   interlock channels test
   interlock channels test 'matrix:!room:example.org'
 
-The exit code is 1 if a platform did not accept the message.")]
+A message of Matrix, Telegram, Slack and Discord is changed after it arrived, as that of an approval which ended.
+The exit code is 1 if a platform did not accept the message, or could not change it.")]
     Test(ChannelsTestArguments),
     /// Store the token of an account in the state directory, where runs cannot see it
     #[command(after_help = "\

@@ -10,14 +10,16 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::{AnswerContext, Handled, Strangers, handle, may_count};
-use crate::channel::{ChannelKind, ChatChannel, ChatFailure, ChatUpdate, NewMessage, ReadFrom};
+use crate::channel::{
+    ChannelKind, ChatChannel, ChatFailure, ChatUpdate, MessageEdit, NewMessage, ReadFrom,
+};
 use crate::desk::ApprovalDesk;
 use crate::discord::DiscordBot;
 use crate::matrix::MatrixAccountChannel;
 use crate::message::ChatMessage;
 use crate::ntfy::{NtfyTickets, NtfyTopic};
 use crate::outbox::{ChatMemory, ChatSender, blocking, fall_back_if_failed};
-use crate::settings::{AccountSetup, ChatSetup, account_prefix, approvers};
+use crate::settings::{AccountSetup, ChatSetup, ChatTarget, account_prefix, approvers};
 use crate::slack::SlackWorkspace;
 use crate::telegram::TelegramBot;
 use crate::webhook::WebhookTarget;
@@ -86,7 +88,7 @@ pub struct TestedTarget {
     pub target: String,
     /// Who the account is, by the platform's word.
     pub account: String,
-    /// Why the platform did not take it.
+    /// Why the platform did not take the message, or could not change it.
     pub problem: Option<String>,
 }
 
@@ -123,7 +125,8 @@ impl ChatService {
         Arc::clone(&self.state().setup)
     }
 
-    /// Sends a message that is about no approval to one target, or to all.
+    /// Sends a message that is about no approval to one target or to all, and waits until the platform
+    /// has changed it.
     pub async fn test(&self, name: Option<&str>) -> Vec<TestedTarget> {
         let wanted: Vec<_> = {
             let state = self.state();
@@ -137,33 +140,58 @@ impl ChatService {
         };
         let mut tested = Vec::new();
         for (target, channel) in wanted {
-            let message = ChatMessage {
-                title: "Interlock".to_owned(),
-                block: "This chat gets approvals. Nothing is to be decided now.".to_owned(),
-                link: self.desk.page(""),
-                ..ChatMessage::default()
-            };
-            let key = format!("test-{}", interlock_approvals::clock::now());
             let known = channel.whoami().await;
-            let sent = match &known {
-                Ok(_) => {
-                    let (target, message, key) = (&target, &message, key.as_str());
-                    let new = NewMessage {
-                        target,
-                        message,
-                        key,
-                    };
-                    channel.send(new).await.map(|_| ())
-                }
-                Err(failure) => Err(failure.clone()),
+            let problem = match &known {
+                Ok(_) => self.round_trip(channel.as_ref(), &target).await.err(),
+                Err(failure) => Some(failure.to_string()),
             };
             tested.push(TestedTarget {
                 target: target.name,
                 account: known.unwrap_or_default(),
-                problem: sent.err().map(|failure| failure.to_string()),
+                problem,
             });
         }
         tested
+    }
+
+    /// Sends a test message and changes it, as the message of an approval changes when the approval
+    /// ends: the platform must take it, name it, and find it again by that name. The error says which
+    /// step failed.
+    async fn round_trip(
+        &self,
+        channel: &dyn ChatChannel,
+        target: &ChatTarget,
+    ) -> Result<(), String> {
+        let message = |block: &str| ChatMessage {
+            title: "Interlock".to_owned(),
+            block: block.to_owned(),
+            link: self.desk.page(""),
+            ..ChatMessage::default()
+        };
+        let works = message("This chat gets approvals. Nothing is to be decided now.");
+        let is_chat = target.kind.is_chat();
+        let first = message("A test: this text changes in a moment. Nothing is to be decided now.");
+        let key = format!("test-{}", interlock_approvals::clock::now());
+        let new = NewMessage {
+            target,
+            message: if is_chat { &first } else { &works },
+            key: &key,
+        };
+        let at = channel
+            .send(new)
+            .await
+            .map_err(|failure| failure.to_string())?;
+        if !is_chat {
+            return Ok(());
+        }
+        tokio::time::sleep(channel.pause()).await;
+        let edit = MessageEdit {
+            at: &at,
+            message: &works,
+            key: &format!("{key}-changed"),
+        };
+        let changed = channel.edit(edit).await;
+        changed.map_err(|failure| format!("the message arrived, but cannot be changed: {failure}"))
     }
 
     /// An approval was asked or has ended.

@@ -84,7 +84,7 @@ fn test(state: &StateArguments, arguments: &ChannelsTestArguments) -> CommandOut
     } else {
         let rows = tested.targets.iter().map(|one| {
             let became = match &one.problem {
-                None => format!("sent as {}", output::visible(&one.account)),
+                None => format!("works, as {}", output::visible(&one.account)),
                 Some(why) => format!("failed: {}", output::visible(why)),
             };
             vec![output::visible(&one.target), became]

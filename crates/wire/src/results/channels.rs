@@ -46,6 +46,6 @@ pub struct ChannelTested {
     pub target: String,
     /// The account's identity according to the platform.
     pub account: String,
-    /// Why the platform did not accept the message.
+    /// Why the platform did not accept the message, or could not change it.
     pub problem: Option<String>,
 }
