@@ -27,7 +27,7 @@ const FOREIGN: &[&str] = &[
     "csh", "elvish", "nu", "osh", "rbash", "rksh", "rzsh", "sash", "tcsh", "xonsh", "ysh",
 ];
 const WINDOWS: &[&str] = &["cmd", "powershell", "pwsh"];
-/// Names behind `-o` and `+o` that change how commands run and never which ones.
+/// Names after `-o` and `+o` that affect how commands run, and never which commands run.
 const SET_OPTIONS: &[&str] = &[
     "allexport",
     "braceexpand",
@@ -47,7 +47,7 @@ const SET_OPTIONS: &[&str] = &[
     "verbose",
     "xtrace",
 ];
-/// The same behind `-O` and `+O`.
+/// The same for names after `-O` and `+O`.
 const SHOPT_OPTIONS: &[&str] = &[
     "dotglob",
     "extglob",
@@ -59,10 +59,10 @@ const SHOPT_OPTIONS: &[&str] = &[
     "nocasematch",
     "nullglob",
 ];
-/// One binary, many programs; only their shells are looked through.
+/// Binaries that contain many programs. Only their shells are looked through.
 const MULTIPLEXERS: &[&str] = &["busybox", "toybox"];
 
-/// Whether the program is a shell. Shells are never satisfied by an entry for themselves.
+/// Whether the program is a shell. An entry for a shell itself never satisfies the shell.
 pub fn is_shell(token: &str) -> bool {
     is_listed(&shell_name(token))
 }

@@ -11,7 +11,7 @@ pub struct FilePlacement<'a> {
     pub is_recursive: bool,
     /// Whether a recursive copy includes what links in the sources lead to.
     pub follows_links: bool,
-    /// Whether the target is written to itself, even if it is a directory.
+    /// Whether the target itself is written even if it is a directory, and not a name in it.
     pub is_onto_target: bool,
     /// Whether the sources are removed afterwards.
     pub moves: bool,
