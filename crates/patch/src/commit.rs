@@ -4,9 +4,9 @@
 //! 1. The journal is on disk before anything else is touched.
 //! 2. New versions are written aside, in the directories where they belong.
 //! 3. Each new version is put in place, and the old version is kept aside. Nothing is lost yet, so
-//!   everything can be undone.
+//!    everything can be undone.
 //! 4. Everything is synced. Then the commit mark is written to the journal: from here on the patch
-//!   counts as applied.
+//!    counts as applied.
 //! 5. The old versions are removed, and then the journal.
 
 use std::collections::HashSet;

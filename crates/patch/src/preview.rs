@@ -21,9 +21,9 @@ pub struct FileChange {
     pub path: PathBuf,
     /// The name in messages: relative to the workspace if the file is inside.
     pub shown: String,
-    /// `None` if the name does not exist before.
+    /// `None` if nothing has the name before the patch.
     pub before: Option<FileBefore>,
-    /// `None` if the name does not exist afterwards.
+    /// `None` if nothing has the name after the patch.
     pub after: Option<FileAfter>,
 }
 

@@ -210,7 +210,8 @@ const FLAG_PROGRAMS: &[FlagProgram] = &[
     },
 ];
 
-/// Longer lines are compared only as written: rules concern the beginning of a line.
+/// The most words in which other spellings are looked for. A longer line is compared as written,
+/// because rules concern the beginning of a line.
 const MAX_WORDS: usize = 256;
 
 /// The most spellings that are compared for one command.

@@ -303,7 +303,7 @@ const PAGED: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Whether the pager is not among those that only show text when they have no options.
+/// Whether the command is anything but a known pager that only shows text.
 pub(super) fn is_odd_pager(command: &str) -> bool {
     !matches!(
         command,
