@@ -1,4 +1,5 @@
-//! Measures the cost of a patch, next to the cost of the bare work. Run with `cargo bench -p interlock-patch`.
+//! Measures the cost of a patch, next to the cost of the bare work. Run with
+//! `cargo bench -p interlock-patch`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fmt::Write as _;
@@ -163,7 +164,8 @@ mod thousand_files {
     }
 }
 
-/// Returns a file of about ten megabytes, and the text of a patch with `hunks` hunks spread over it.
+/// Returns a file of about ten megabytes, and the text of a patch with `hunks` hunks spread over
+/// it.
 fn large_file(options: &ApplyOptions, hunks: usize, indented: bool) -> String {
     let lines = 200 * hunks;
     let mut file = String::new();
