@@ -72,8 +72,8 @@
 //! 4. `plan`, `changes`, `preview`, `summary`: what will happen
 //! 5. `journal`, `commit`, `undo`, `recover`: making it happen as a whole
 //! 6. `apply`: all of it in one function
-//! 7. `layer`, `effect`, `effect_scan`, `effect_commit`, `effect_error`: what a run did in a layer over the workspace,
-//!    and committing that with the same journal
+//! 7. `layer`, `effect`, `effect_scan`, `effect_commit`, `effect_error`: what a run did in a layer
+//!    over the workspace, and committing that with the same journal
 
 #![forbid(unsafe_code)]
 

@@ -210,8 +210,8 @@ const FLAG_PROGRAMS: &[FlagProgram] = &[
     },
 ];
 
-/// The most words in which other spellings are looked for. The rest of a longer line is compared only
-/// as written.
+/// The most words in which other spellings are looked for. The rest of a longer line is compared
+/// only as written.
 const MAX_WORDS: usize = 256;
 
 /// The most spellings that are compared for one command.
