@@ -3,7 +3,6 @@
 //! Invisible and confusing characters are spelled out (`\u{202E}`), secrets are masked, and the
 //! length is limited. Nothing is dropped without a mark: a reader who sees no mark sees the whole
 //! text. This is only for display; the text itself is judged and run.
-//! sees no mark sees the whole text. Only for showing; what is judged and run is the text itself.
 
 mod hidden;
 mod line;

@@ -1,4 +1,5 @@
-//! What a patch costs, next to what the bare work costs. Run with `cargo bench -p interlock-patch`.
+//! Measures the cost of a patch, next to the cost of the bare work. Run with
+//! `cargo bench -p interlock-patch`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fmt::Write as _;
@@ -7,8 +8,8 @@ use std::fs::{self, File};
 use divan::Bencher;
 use interlock_patch::{ApplyOptions, Patch, ReservedPaths, apply, check};
 
-/// All workspaces stay until the end: where many files were just deleted, ext4 is slow to make new ones, and each
-/// measurement would pay for the one before it.
+/// All workspaces stay until the end. ext4 is slow to create files after many were deleted, so each
+/// measurement would otherwise pay for the one before it.
 const PLACE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/patch-bench");
 
 fn main() {
@@ -75,7 +76,7 @@ mod thousand_files {
         rustix::fs::syncfs(File::open(&options.root).unwrap()).unwrap();
     }
 
-    /// The yardstick: the same files written and synced once, without any guarantee.
+    /// The baseline: the same files, written and synced once, without any guarantee.
     #[divan::bench(sample_count = 7, sample_size = 1)]
     fn update_bare(bencher: Bencher<'_, '_>) {
         let new = content("new");
@@ -90,7 +91,7 @@ mod thousand_files {
             });
     }
 
-    /// The same with one sync per file.
+    /// The same baseline with one sync per file.
     #[divan::bench(sample_count = 7, sample_size = 1)]
     fn update_bare_synced_each(bencher: Bencher<'_, '_>) {
         let new = content("new");
@@ -133,7 +134,7 @@ mod thousand_files {
         options
     }
 
-    /// The yardstick for new files.
+    /// The baseline for new files.
     #[divan::bench(sample_count = 7, sample_size = 1)]
     fn add_bare(bencher: Bencher<'_, '_>) {
         let new = content("new");
@@ -163,7 +164,8 @@ mod thousand_files {
     }
 }
 
-/// A file of about ten megabytes and the text of a patch with `hunks` hunks spread over it.
+/// Returns a file of about ten megabytes, and the text of a patch with `hunks` hunks spread over
+/// it.
 fn large_file(options: &ApplyOptions, hunks: usize, indented: bool) -> String {
     let lines = 200 * hunks;
     let mut file = String::new();
@@ -188,7 +190,7 @@ fn large_file(options: &ApplyOptions, hunks: usize, indented: bool) -> String {
 mod large_file {
     use super::{Bencher, File, Patch, apply, check, workspace};
 
-    /// 1,000 hunks: a file of 10 MB. The time must grow like the number of hunks.
+    /// 1,000 hunks in a file of 10 MB. The time must be proportional to the number of hunks.
     #[divan::bench(args = [250, 500, 1_000, 2_000], sample_count = 10, sample_size = 1)]
     fn hunks(bencher: Bencher<'_, '_>, hunks: usize) {
         let options = workspace();

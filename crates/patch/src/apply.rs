@@ -1,4 +1,4 @@
-//! The two things to do with a patch: look what it would do, and do it.
+//! The two operations on a patch: check what it would do, and apply it.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -13,8 +13,8 @@ use crate::recover::{self, RecoveryReport};
 use crate::summary::PatchSummary;
 use crate::workspace::{ApplyOptions, Workspace};
 
-/// What `patch` would do to the files as they are now. Changes nothing and takes no lock, so a
-/// patch that is being applied at the same moment may be seen half done.
+/// Returns what `patch` would do to the files as they are now. This changes nothing and takes no
+/// lock, so a patch that is applied at the same moment may be seen half done.
 pub fn check(patch: &Patch, options: &ApplyOptions) -> Result<PatchSummary, ApplyError> {
     match check_judged(patch, options, |_| Continue::<Infallible>(()))? {
         Continue(summary) => Ok(summary),
@@ -22,7 +22,7 @@ pub fn check(patch: &Patch, options: &ApplyOptions) -> Result<PatchSummary, Appl
     }
 }
 
-/// [`check`], where `judge` sees what would be done and may stop it.
+/// Like [`check`]; `judge` sees what would be done and may stop it.
 pub fn check_judged<T>(
     patch: &Patch,
     options: &ApplyOptions,
@@ -38,12 +38,12 @@ pub fn check_judged<T>(
 }
 
 /// Applies all of `patch` or nothing. Waits for other patches of the same workspace, and first
-/// brings an interrupted one to its end.
+/// finishes or undoes an interrupted patch.
 pub fn apply(patch: &Patch, options: &ApplyOptions) -> Result<PatchSummary, ApplyError> {
     apply_observed(patch, options, &|_| Ok(()))
 }
 
-/// [`apply`], where `judge` sees exactly what is about to be done and may stop it. Nothing else is
+/// Like [`apply`]; `judge` sees exactly what is about to be done and may stop it. Nothing else is
 /// done afterwards: a file that changes meanwhile stops the patch.
 pub fn apply_judged<T>(
     patch: &Patch,
@@ -53,7 +53,7 @@ pub fn apply_judged<T>(
     carry_out(patch, options, judge, &|_| Ok(()))
 }
 
-/// [`apply`] with a look at its steps, for tests that stop it there.
+/// Like [`apply`]; `observer` sees each step, for tests that stop there.
 #[doc(hidden)]
 pub fn apply_observed(
     patch: &Patch,

@@ -1,4 +1,4 @@
-//! The outcome of planning: what is done to which file.
+//! The result of planning: what is done to which file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use crate::found::{Attributes, FileIdentity};
 use crate::summary::PatchSummary;
 
-/// The changes of a patch, and how to tell about them.
+/// The changes of a patch, and their summary.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Directories that do not exist yet, parents first, relative to the base of the tree.
+    /// Directories that must be created, parents first, relative to the base of the tree.
     pub(crate) directories: Vec<PathBuf>,
     pub(crate) changes: Vec<PlannedChange>,
     pub(crate) summary: PatchSummary,
@@ -18,14 +18,14 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct PlannedChange {
     pub(crate) place: TreePlace,
-    /// The name for messages.
+    /// The name of the file in messages.
     pub(crate) shown: String,
-    /// SHA-256 of the content that was read to make the change.
+    /// The SHA-256 of the content from which the change was computed.
     pub(crate) hash: Option<String>,
     pub(crate) action: ChangeAction,
 }
 
-/// A name in a directory; the directory is relative to the base of the tree.
+/// A name in a directory. The directory is relative to the base of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreePlace {
     pub(crate) directory: PathBuf,
@@ -49,6 +49,6 @@ pub(crate) enum ChangeAction {
 #[derive(Debug)]
 pub(crate) struct NewContent {
     pub(crate) bytes: Vec<u8>,
-    /// The file whose mode, owner and attributes the new one takes.
+    /// The file whose mode, owner and attributes the new file gets.
     pub(crate) like: Option<(TreePlace, Attributes)>,
 }

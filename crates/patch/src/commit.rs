@@ -1,12 +1,13 @@
-//! Carries out a plan so that a crash at any point leaves all files old or, after recovery, all
-//! files new.
+//! Carries out a plan so that, after a crash at any point, all files are old or, after recovery,
+//! all files are new.
 //!
 //! 1. The journal is on disk before anything else is touched.
 //! 2. New versions are written aside, in the directories where they belong.
-//! 3. Each is put in place, and what stood there is kept aside. Nothing is lost yet, so everything
-//!    can be undone.
-//! 4. One sync. Then the commit mark in the journal: from here on the patch counts as applied.
-//! 5. What was kept aside is removed, and the journal with it.
+//! 3. Each new version is put in place, and the old version is kept aside. Nothing is lost yet, so
+//!    everything can be undone.
+//! 4. Everything is synced. Then the commit mark is written to the journal: from here on the patch
+//!    counts as applied.
+//! 5. The old versions are removed, and then the journal.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -26,7 +27,7 @@ use crate::tree::{Directory, DirectoryTree};
 use crate::undo;
 use crate::workspace::Workspace;
 
-/// A point on the way, for tests that stop there.
+/// A step of a commit, for tests that stop there.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitStep {
@@ -41,11 +42,12 @@ pub enum CommitStep {
     JournalRemoved,
 }
 
-/// Called at each step. An error stops the patch there as if the step had failed.
+/// A function that is called at each step. If it returns an error, the patch stops as if the step
+/// had failed.
 #[doc(hidden)]
 pub type Observer<'a> = dyn Fn(CommitStep) -> io::Result<()> + 'a;
 
-/// Up to this many files are synced one by one; more are synced with their whole file system at
+/// Up to this many files are synced individually. With more files, the whole file system is synced
 /// once.
 const SYNCED_ONE_BY_ONE: usize = 4;
 
@@ -84,8 +86,8 @@ pub(crate) fn commit(
     });
     match outcome {
         Ok(()) => {
-            // The patch is applied. If cleaning up fails, the journal stays and the next recovery
-            // does it.
+            // The patch is applied. If cleaning up fails, the journal stays, and the next recovery
+            // cleans up.
             let _ = observer(CommitStep::Committed)
                 .and_then(|()| undo::clean_up(&record, work.tree, observer))
                 .and_then(|()| journal.remove())
@@ -181,7 +183,7 @@ impl CommitWork<'_> {
     ) -> io::Result<()> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // A file that takes the mode of another is private until it has it.
+        // A file that takes over another file's mode is private until it has that mode.
         let mode = if like.is_some() { 0o600 } else { 0o666 };
         let mut file = File::from(rustix::fs::openat(
             directory,
@@ -192,12 +194,12 @@ impl CommitWork<'_> {
         file.write_all(&content.bytes)?;
         if let (Some(directory), Some((place, attributes))) = (like, &content.like) {
             take_owner(&file, attributes.owner, attributes.group);
-            // If it cannot be opened any more, that shows when the files are swapped.
+            // If the old file can no longer be opened, the swap will detect that.
             if let Ok(like) = found::open(directory, &place.name) {
                 take_extended_attributes(&file, &like);
             }
-            // As the kernel does when a file is written: new content does not inherit the right to
-            // act as the owner.
+            // Drops the set-user and set-group bits, as the kernel does when a file is written: new
+            // content must not inherit the right to act as the owner.
             rustix::fs::fchmod(&file, Mode::from_raw_mode(attributes.mode & 0o1777))?;
         }
         if self.syncs_one_by_one() {
@@ -206,7 +208,7 @@ impl CommitWork<'_> {
         Ok(())
     }
 
-    /// Puts the new version in place, if the old one is still what was read.
+    /// Puts the new version in place, if the old version is still the one that was read.
     fn swap(&mut self, index: usize, change: &PlannedChange) -> Result<(), ApplyError> {
         let directory = self.directory(change)?;
         let name = change.place.name.as_os_str();
@@ -269,8 +271,8 @@ impl CommitWork<'_> {
     }
 }
 
-/// `Ok(false)` when something stands there already. The file keeps its hidden name until the end,
-/// so recovery knows that the patch wrote the file in place.
+/// Returns `Ok(false)` if the name already exists. The new file keeps its hidden name until the
+/// end, so that recovery knows that the patch put the file in place.
 fn create(directory: &Directory, new: &OsStr, name: &OsStr) -> io::Result<bool> {
     match rustix::fs::linkat(directory, new, directory, name, AtFlags::empty()) {
         Ok(()) => Ok(true),
@@ -282,7 +284,8 @@ fn create(directory: &Directory, new: &OsStr, name: &OsStr) -> io::Result<bool> 
     }
 }
 
-/// `Ok(false)` when the old version is not the expected one any more; then it is back in its place.
+/// Returns `Ok(false)` if the old version is no longer the expected one. It is then back in its
+/// place.
 pub(crate) fn replace(
     directory: &Directory,
     new: &OsStr,
@@ -306,7 +309,7 @@ pub(crate) fn replace(
     }
 }
 
-/// As [`replace`], with nothing new.
+/// Like [`replace`], but without a new version.
 pub(crate) fn remove(
     directory: &Directory,
     old: &OsStr,
@@ -329,7 +332,7 @@ fn is_at(directory: &Directory, name: &OsStr, expected: FileIdentity) -> io::Res
     Ok(found::find(directory, name)?.is_some_and(|found| found.identity == expected))
 }
 
-/// Renames without replacing; `Ok(false)` when the name is taken.
+/// Renames without replacing. Returns `Ok(false)` if the name is taken.
 pub(crate) fn move_to_free_name(
     directory: &Directory,
     from: &OsStr,
@@ -349,7 +352,7 @@ pub(crate) fn move_to_free_name(
     }
 }
 
-/// Where the user may not give files away, the group at least.
+/// Sets owner and group. If the user may not give files away, it sets at least the group.
 pub(crate) fn take_owner(file: &File, owner: u32, group: u32) {
     let Ok(stat) = rustix::fs::fstat(file) else {
         return;
@@ -363,7 +366,7 @@ pub(crate) fn take_owner(file: &File, owner: u32, group: u32) {
     }
 }
 
-/// Access lists and the user's own attributes. File systems without them are no error.
+/// Copies access lists and the user's own attributes. A file system without them is not an error.
 pub(crate) fn take_extended_attributes(file: &File, like: &File) {
     let mut names = vec![0; 4096];
     let Ok(length) = rustix::fs::flistxattr(like, names.as_mut_slice()) else {

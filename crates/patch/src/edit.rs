@@ -1,4 +1,4 @@
-//! The new bytes of a file: its old bytes with the hunks of one update applied.
+//! Computes the new bytes of a file: its old bytes with the hunks of one update applied.
 
 use crate::lines::FileLines;
 use crate::matcher::{HunkMatcher, TooMuchWork};
@@ -6,7 +6,7 @@ use crate::nearest::{self, Nearest};
 use crate::parse::shorten;
 use crate::patch::{Hunk, HunkLine};
 
-/// A changed file and how many lines came and went.
+/// A changed file, with the numbers of added and removed lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Edited {
     pub(crate) bytes: Vec<u8>,
@@ -20,23 +20,23 @@ pub(crate) enum HunkError {
     TooMuchWork,
 }
 
-/// A hunk whose lines, or whose header, are not in the file.
+/// A hunk whose lines or header are not in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// Counted from 1.
+    /// The number of the hunk, counted from 1.
     pub(crate) hunk: usize,
     pub(crate) patch_line: usize,
     pub(crate) expected: String,
     pub(crate) nearest: Option<Nearest>,
 }
 
-/// Applies `hunks`, each after the one before it. Lines that are not removed keep their bytes, also
-/// where the patch wrote them with other blanks or quotation marks.
+/// Applies `hunks`, each after the one before it. Lines that are not removed keep their bytes, even
+/// if the patch wrote them with other blanks or quotation marks.
 pub(crate) fn edit(bytes: &[u8], hunks: &[Hunk]) -> Result<Edited, HunkError> {
     let lines = FileLines::new(bytes);
     let mut edits = locate(&lines, hunks)?;
-    // Additions to the end of the file may stand before hunks for earlier lines. The sort keeps the
-    // order of equals.
+    // A hunk that adds to the end of the file may precede hunks for earlier lines. The sort is
+    // stable, so hunks at the same line keep their order.
     edits.sort_by_key(|edit| edit.at);
     let mut writer = EditWriter::new(&lines);
     for edit in &edits {
@@ -54,7 +54,8 @@ const NOT_AT_END: &str = "it is not the end of the file";
 struct PlacedHunk<'a> {
     at: usize,
     hunk: &'a Hunk,
-    /// How many lines of the hunk count: blank context at its end may be layout of the patch.
+    /// How many lines of the hunk count, because blank context at its end may be layout of the
+    /// patch.
     used: usize,
 }
 
@@ -64,7 +65,7 @@ impl From<TooMuchWork> for HunkError {
     }
 }
 
-/// The needles of one hunk within the matcher's list: its headers, then its old lines.
+/// The needles of one hunk in the matcher's list: its headers, then its old lines.
 struct Needles {
     headers: std::ops::Range<usize>,
     old: std::ops::Range<usize>,
@@ -93,7 +94,7 @@ fn locate<'a>(lines: &FileLines<'_>, hunks: &'a [Hunk]) -> Result<Vec<PlacedHunk
     Ok(edits)
 }
 
-/// Finds one hunk at or after `cursor` and moves the cursor behind it.
+/// Finds one hunk at or after `cursor`, and moves the cursor past the hunk.
 fn locate_one<'a>(
     lines: &FileLines<'_>,
     matcher: &mut HunkMatcher<'_>,
@@ -123,8 +124,8 @@ fn locate_one<'a>(
     }
     let all = hunk.lines.len();
     if needles.old.is_empty() {
-        // Only additions: after the header, or at the end of the file. The end does not move the
-        // cursor, so that later hunks may still change earlier lines.
+        // The hunk only adds lines: after the header, or at the end of the file. The end does not
+        // move the cursor, so later hunks may still change earlier lines.
         let at = header_line
             .filter(|_| !hunk.end_of_file)
             .map_or(lines.len(), |line| line + 1);
@@ -158,8 +159,8 @@ fn find_old_lines(
     header_line: Option<usize>,
     cursor: usize,
 ) -> Result<Option<usize>, TooMuchWork> {
-    // A header is often repeated as the first line of the hunk: then this very line is meant, not a
-    // later twin.
+    // The first line of a hunk often repeats the header. It then means that same line, not a later
+    // line with the same text.
     let earliest = header_line.unwrap_or(cursor);
     if hunk.end_of_file {
         let at = lines
@@ -222,9 +223,9 @@ struct EditWriter<'a> {
     /// The next line of the file that is not yet copied, changed or dropped.
     at: usize,
     out: Vec<u8>,
-    /// Length of the ending that was written last.
+    /// The length of the line ending that was written last.
     last_ending: usize,
-    /// Whether any line was written, and the last one has no ending yet.
+    /// Whether a line was written that has no ending yet.
     open: bool,
     added: usize,
     removed: usize,
@@ -257,7 +258,7 @@ impl<'a> EditWriter<'a> {
 
     fn hunk(&mut self, hunk_lines: &[HunkLine]) {
         // A block of removed and added lines without context between them: the n-th added line
-        // replaces the n-th removed one and takes its ending.
+        // replaces the n-th removed line and takes its ending.
         let mut removed: Vec<&[u8]> = Vec::new();
         let mut added: Vec<&str> = Vec::new();
         for line in hunk_lines {
@@ -301,7 +302,7 @@ impl<'a> EditWriter<'a> {
         self.open = ending.is_empty();
     }
 
-    /// Ends the line written last, if it was the file's last line without a newline.
+    /// Ends the line that was written last, if it was the file's last line without a newline.
     fn close(&mut self, before: usize) {
         if self.open {
             let ending = self.lines.ending_near(before);

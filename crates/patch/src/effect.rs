@@ -1,5 +1,5 @@
-//! The effect of a run: what it changed in a layer over the workspace, path by path, compared with the
-//! workspace as it is now. Nothing is changed here.
+//! The effect of a run: what it changed in a layer over the workspace, path by path, compared with
+//! the workspace as it is now. This module changes nothing.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,17 +15,17 @@ use crate::journal::hexadecimal;
 use crate::layer::{self, LayerKind};
 use crate::tree::{DirectoryTree, LinkScope};
 
-/// Paths that one commit takes, those in new and removed directories included.
+/// The most paths in one commit, including those in new and removed directories.
 pub const MAX_EFFECT_PATHS: usize = 20_000;
-/// Bytes of new content that one commit takes.
+/// The most bytes of new content in one commit.
 pub const MAX_EFFECT_BYTES: u64 = 1 << 30;
 
-/// A layer, and the workspace that it lies over.
+/// A layer, and the workspace beneath it.
 #[derive(Debug, Clone)]
 pub struct EffectSource {
-    /// The directory that holds what the run changed, as an overlay keeps it.
+    /// The upper directory of the overlay, with everything that the run changed.
     pub upper: PathBuf,
-    /// A file that is made when the effect is committed, so that it is never committed again.
+    /// A file that is created when the effect is committed, so that it is never committed again.
     pub committed: PathBuf,
     /// The workspace, by its canonical path, device and inode.
     pub root: PathBuf,
@@ -35,14 +35,14 @@ pub struct EffectSource {
     pub started_ns: i64,
     /// How far that clock was ahead of the time since the system started.
     pub clock_ahead_ns: i64,
-    /// The owner of new files, where that is not the user of this process.
+    /// The owner of new files, if it is not the user of this process.
     pub owner: Option<(u32, u32)>,
 }
 
-/// What a run changed.
+/// The changes of a run.
 #[derive(Debug, Default)]
 pub struct RunEffect {
-    /// Every path, those in new and removed directories included, parents first.
+    /// Every path, including those in new and removed directories, parents first.
     pub paths: Vec<EffectPath>,
     /// Pipes, sockets and devices, which are left out.
     pub skipped: Vec<String>,
@@ -50,10 +50,10 @@ pub struct RunEffect {
     pub(crate) bytes: u64,
 }
 
-/// One path as the workspace has it and as the run leaves it.
+/// One path, as the workspace has it and as the run leaves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectPath {
-    /// Below the workspace.
+    /// The path relative to the workspace.
     pub path: PathBuf,
     pub change: EffectChange,
     pub before: Option<EffectBefore>,
@@ -65,7 +65,7 @@ pub enum EffectChange {
     Created,
     Changed,
     Deleted,
-    /// Only the permission bits of a directory.
+    /// Only the permission bits of a directory changed.
     Mode,
 }
 
@@ -97,7 +97,7 @@ impl EffectKind {
     }
 }
 
-/// What stands under a name in the workspace.
+/// What exists under a name in the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectBefore {
     pub kind: EffectKind,
@@ -113,10 +113,11 @@ pub struct EffectBefore {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectAfter {
     pub kind: EffectKind,
-    /// The permission bits; a link has none.
+    /// The permission bits. A link has none.
     pub mode: u32,
     pub size: u64,
-    /// Of the content, or of where a link leads. `None` for directories, and where it was not asked for.
+    /// The hash of the content, or of a link's target. `None` for directories, and if hashes were
+    /// not requested.
     pub sha256: Option<String>,
 }
 
@@ -132,7 +133,7 @@ pub(crate) enum EffectAction {
     Create,
     Replace {
         old: FoundEntry,
-        /// The run changed the file itself, which keeps its owner and attributes.
+        /// Whether the run changed the file itself, which then keeps its owner and attributes.
         in_place: bool,
     },
     Remove {
@@ -150,10 +151,10 @@ impl EffectStep {
     }
 }
 
-/// Whether contents are read.
+/// Whether contents are hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectHashes {
-    /// Of every file: an approval binds them.
+    /// Every file is hashed, because an approval binds the contents.
     All,
     None,
 }
@@ -163,7 +164,7 @@ impl RunEffect {
         self.paths.is_empty()
     }
 
-    /// How many paths there are of one kind of change.
+    /// Returns how many paths have this kind of change.
     pub fn count(&self, change: EffectChange) -> usize {
         self.paths
             .iter()
@@ -171,7 +172,7 @@ impl RunEffect {
             .count()
     }
 
-    /// SHA-256 over each path with its old identity and its new content, in hexadecimal.
+    /// Returns the SHA-256 of each path with its old identity and its new content, in hexadecimal.
     pub fn digest(&self, plan_digest: &str) -> String {
         let mut hash = Sha256::new();
         hash.update(b"interlock effect v1\0");
@@ -191,12 +192,12 @@ impl RunEffect {
 }
 
 impl EffectSource {
-    /// The workspace: no link is followed, and no other file system is entered.
+    /// Opens the workspace, without following links or entering other file systems.
     pub(crate) fn tree(&self) -> Result<DirectoryTree, EffectError> {
         DirectoryTree::open(&self.root, LinkScope::WithoutLinks).map_err(|_| root_drift())
     }
 
-    /// What the run leaves under a path, as bytes; of a link where it leads.
+    /// Returns the bytes that the run leaves under a path, or the target of a link.
     pub fn read_after(&self, path: &EffectPath, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let kind = match path.after.as_ref().map(|after| after.kind) {
             Some(EffectKind::File) => LayerKind::File,
@@ -206,7 +207,7 @@ impl EffectSource {
         layer::content(&self.upper.join(&path.path), kind, limit).map(Some)
     }
 
-    /// What the workspace has under a path, as bytes; of a link where it leads.
+    /// Returns the bytes that the workspace has under a path, or the target of a link.
     pub fn read_before(&self, path: &EffectPath, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let Some(before) = &path.before else {
             return Ok(None);
@@ -235,7 +236,7 @@ impl EffectSource {
     }
 }
 
-/// The identity of what is replaced or removed.
+/// Returns the identity of what is replaced or removed.
 impl EffectAction {
     pub(crate) fn old(&self) -> Option<FileIdentity> {
         match self {

@@ -1,5 +1,6 @@
-//! Commits the effect of a run to its workspace, all or nothing, with the journal and the recovery of
-//! patches: new versions are copied aside, swapped in, and what they replace stays until all is done.
+//! Commits the effect of a run to its workspace, all or nothing, with the journal and the recovery
+//! of patches. New versions are copied aside and swapped in, and the versions that they replace
+//! stay until everything is done.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -32,19 +33,21 @@ use crate::reserved::{Reserved, ReservedPaths};
 use crate::tree::{Directory, DirectoryTree};
 use crate::undo;
 
-/// Up to this many paths are synced one by one; more are synced with their whole file system at once.
+/// Up to this many paths are synced individually. With more paths, the whole file system is synced
+/// once.
 const SYNCED_ONE_BY_ONE: usize = 4;
 
-/// Where an effect goes, besides its source.
+/// Where an effect is committed, besides its source.
 #[derive(Debug, Clone)]
 pub struct EffectTarget {
-    /// The directory of the journals of patches.
+    /// The directory for the journals of patches.
     pub journal_dir: PathBuf,
-    /// What no effect touches, besides the journals.
+    /// Paths that no effect may touch, besides the journals.
     pub reserved: ReservedPaths,
 }
 
-/// What a layer would change in the workspace as that is now. Changes nothing and takes no lock.
+/// Returns what a layer would change in the workspace as it is now. This changes nothing and takes
+/// no lock.
 pub fn describe_effect(
     source: &EffectSource,
     target: &EffectTarget,
@@ -54,8 +57,8 @@ pub fn describe_effect(
     effect_scan::scan(source, &mut tree, &target.reserved()?, hashes)
 }
 
-/// Commits an effect, unless `judge`, which sees exactly what is about to be done, stops it. Waits for
-/// patches and commits of the same workspace, and first brings an interrupted one to its end.
+/// Commits an effect, unless `judge` stops it, which sees exactly what is about to be done. Waits
+/// for patches and commits of the same workspace, and first finishes or undoes an interrupted one.
 pub fn commit_effect<T>(
     source: &EffectSource,
     target: &EffectTarget,
@@ -65,7 +68,7 @@ pub fn commit_effect<T>(
     commit_observed(source, target, hashes, judge, &|_| Ok(()))
 }
 
-/// [`commit_effect`] with a look at its steps, for tests that stop it there.
+/// Like [`commit_effect`]; `observer` sees each step, for tests that stop there.
 #[doc(hidden)]
 pub fn commit_effect_observed(
     source: &EffectSource,
@@ -99,7 +102,7 @@ fn commit_observed<T>(
         let reason = format!("{} ({})", failed.reason, failed.journal);
         return Err(ApplyError::RecoveryNeeded { reason }.into());
     }
-    // The interrupted commit may have been the one of this layer.
+    // The interrupted commit may have been of this layer.
     if source.committed.exists() {
         return Ok(Continue(RunEffect::default()));
     }
@@ -142,7 +145,7 @@ struct EffectWork<'a> {
     source: &'a EffectSource,
     tree: &'a mut DirectoryTree,
     effect: &'a RunEffect,
-    /// What must be found in the layer, where an approval binds it.
+    /// The hashes that the layer's contents must have, if an approval binds them.
     hashes: HashMap<PathBuf, String>,
     observer: &'a Observer<'a>,
 }
@@ -171,8 +174,8 @@ impl EffectWork<'_> {
         });
         match done {
             Ok(()) => {
-                // The effect is committed. If cleaning up fails, the journal stays and the next
-                // recovery does it.
+                // The effect is committed. If cleaning up fails, the journal stays, and the next
+                // recovery cleans up.
                 let _ = observer(CommitStep::Committed)
                     .and_then(|()| retire(&self.source.committed))
                     .and_then(|()| undo::clean_up(&record, self.tree, observer))
@@ -211,7 +214,7 @@ impl EffectWork<'_> {
             self.observe(CommitStep::Staged)?;
         }
         staged.at_ns = effect_scan::nanoseconds(rustix::time::ClockId::Realtime);
-        // From here on undoing has to know which of the nodes are those of the commit.
+        // From here on, undoing must know which nodes belong to the commit.
         journal
             .note_staged(staged)
             .map_err(|error| unreadable(&self.source.root, error))?;
@@ -251,7 +254,7 @@ impl EffectWork<'_> {
         let fail = |error| EffectError::from(ApplyError::io(shown(&path), "write", error));
         self.copy(directory.as_fd(), Path::new(&name), &path)?;
         if let Some(like) = like {
-            // The run changed the file itself: it stays that of its owner.
+            // The run changed the file itself, so the file keeps its owner.
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&*directory, name.as_str(), flags, Mode::empty());
             let keeps_mode = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| stat.st_mode);
@@ -362,7 +365,7 @@ impl EffectWork<'_> {
         Ok(())
     }
 
-    /// Puts the new version in place, if the old one is still what was compared.
+    /// Puts the new version in place, if the old version is still the one that was compared.
     fn swap(
         &mut self,
         record: &JournalRecord,
@@ -391,7 +394,8 @@ impl EffectWork<'_> {
         }
     }
 
-    /// Directories that are kept aside must hold what was compared: nothing may get lost with them.
+    /// Checks that directories kept aside still contain what was compared, because removing them
+    /// must not lose anything else.
     fn check_removed(&mut self, record: &JournalRecord) -> Result<(), EffectError> {
         for (index, step) in self.effect.steps.iter().enumerate() {
             let (EffectAction::Replace { old, .. } | EffectAction::Remove { old }) = &step.action
@@ -455,7 +459,7 @@ pub(crate) fn copy_and_hash(source: &mut File, to: &mut dyn io::Write) -> io::Re
     }
 }
 
-/// `Ok(false)` when the directory has other permission bits than expected.
+/// Sets the permission bits. Returns `Ok(false)` if the directory does not have the expected bits.
 pub(crate) fn set_mode(
     directory: &Directory,
     name: &Path,
@@ -474,7 +478,7 @@ pub(crate) fn set_mode(
     if mode & 0o777 != expected {
         return Ok(false);
     }
-    // The bits above are those of the owner of the workspace.
+    // The higher bits belong to the owner of the workspace.
     rustix::fs::fchmod(&opened, Mode::from_raw_mode((mode & 0o7000) | new))?;
     Ok(true)
 }

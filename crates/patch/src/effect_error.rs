@@ -1,8 +1,9 @@
-//! Why the effect of a run was not committed. The workspace is as it was, unless a journal says otherwise.
+//! Why the effect of a run was not committed. The workspace is unchanged, unless a journal says
+//! otherwise.
 
 use crate::error::ApplyError;
 
-/// Paths that a message names; the rest is counted.
+/// The most paths that a message names. The others are counted.
 const MAX_NAMED: usize = 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +19,7 @@ pub enum EffectError {
 }
 
 impl EffectError {
-    /// The stable name of the error.
+    /// Returns the stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Drift { .. } => "EFFECT_DRIFT",
@@ -28,7 +29,7 @@ impl EffectError {
         }
     }
 
-    /// The paths that changed in the workspace meanwhile.
+    /// Returns the paths that changed in the workspace meanwhile.
     pub fn conflicts(&self) -> &[String] {
         match self {
             Self::Drift { paths } => paths,

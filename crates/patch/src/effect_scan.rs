@@ -1,4 +1,4 @@
-//! Finds out what a run did: its layer, name by name, against the workspace as it is now.
+//! Finds out what a run did by comparing its layer, name by name, with the workspace as it is now.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,15 +20,15 @@ use crate::layer::{self, LayerEntry, LayerKind, LayerOrigin};
 use crate::reserved::Reserved;
 use crate::tree::{Directory, DirectoryTree, ResolveError};
 
-/// How far the clock may seem to be set back before its times count for nothing.
+/// How far the clock may seem to be set back before its times are not trusted.
 const CLOCK_TOLERANCE_NS: i64 = 1_000_000_000;
 
-/// The longest path below a workspace. A run can nest directories deeper than any path of a program reaches,
-/// and the workspace's own path comes in front.
+/// The longest path below a workspace. A run can nest directories deeper than any program can reach
+/// by one path, and the workspace's own path comes first.
 const MOST_PATH_BYTES: usize = 3_000;
 
-/// Compares a layer with its workspace. The caller holds the lock of the workspace, or only wants to show
-/// the effect.
+/// Compares a layer with its workspace. The caller holds the lock of the workspace, or only
+/// displays the effect.
 pub(crate) fn scan(
     source: &EffectSource,
     tree: &mut DirectoryTree,
@@ -87,15 +87,15 @@ struct EffectScan<'a> {
     effect: RunEffect,
     /// Paths that changed in the workspace since the run started.
     drift: Vec<String>,
-    /// Copies of files that the workspace does not have under their names, in directories that changed:
-    /// the run renamed or linked the files, or the host removed them.
+    /// Copies of files that no longer exist under their names in the workspace, in directories that
+    /// changed. Either the run renamed or linked the files, or the host removed them.
     moved: Vec<(String, LayerOrigin)>,
     /// Inodes of the workspace that the run changed under their own names.
     copied: Vec<u64>,
 }
 
 impl EffectScan<'_> {
-    /// A directory that both have.
+    /// Compares a directory that exists in both.
     fn directory(&mut self, relative: &Path, host: &Directory) -> Result<(), EffectError> {
         let upper = self.source.upper.join(relative);
         let names = layer::names(&upper).map_err(|error| unreadable(relative, error))?;
@@ -129,7 +129,7 @@ impl EffectScan<'_> {
         };
         match (entry.kind, found) {
             (LayerKind::Other, _) => self.effect.skipped.push(shown(&relative)),
-            // Both removed it.
+            // Both the run and the host removed the name.
             (LayerKind::Whiteout, None) => {}
             (LayerKind::Whiteout, Some(old)) => {
                 if self.old_entry(&relative, host, before)? {
@@ -141,13 +141,14 @@ impl EffectScan<'_> {
             {
                 self.merged(&relative, place, &entry, &old, before)?;
             }
-            // The workspace had nothing there when the run made it.
+            // The workspace had nothing there when the run created the directory.
             (LayerKind::Directory { is_opaque: false }, Some(old))
                 if old.kind == FoundKind::Directory =>
             {
                 self.drifted(&relative);
             }
-            // A directory that was copied from the workspace is never renamed: the host removed it.
+            // A directory that was copied from the workspace is never renamed, so the host removed
+            // it.
             (LayerKind::Directory { .. }, None) if entry.origin != LayerOrigin::None => {
                 self.drifted(&relative);
             }
@@ -170,7 +171,8 @@ impl EffectScan<'_> {
         Ok(found::changed_ns(&stat) > self.source.started_ns)
     }
 
-    /// A file that the run renamed or linked has its original among what the run removed or changed.
+    /// Checks renamed or linked files: the original of each must be among what the run removed or
+    /// changed.
     fn check_moved(&mut self) {
         let mut originals = std::mem::take(&mut self.copied);
         let before = self
@@ -245,7 +247,7 @@ impl EffectScan<'_> {
             return Ok(());
         }
         match old.kind {
-            // What was in the directory is gone.
+            // The content of the directory was removed.
             FoundKind::Directory => {
                 if !self.old_entry(relative, host, before)? {
                     return Ok(());
@@ -267,8 +269,8 @@ impl EffectScan<'_> {
         Ok(())
     }
 
-    /// Something that the run removed, with everything in it. `false` where the workspace changed it
-    /// meanwhile.
+    /// Records something that the run removed, with everything in it. Returns `false` if the
+    /// workspace changed it meanwhile.
     fn old_entry(
         &mut self,
         relative: &Path,
@@ -276,7 +278,7 @@ impl EffectScan<'_> {
         before: Option<EffectBefore>,
     ) -> Result<bool, EffectError> {
         let Some(before) = before else {
-            // A pipe, socket or device of the workspace: no run changes one.
+            // The workspace has a pipe, socket or device here, and no run changes one.
             self.drifted(relative);
             return Ok(false);
         };
@@ -322,7 +324,7 @@ impl EffectScan<'_> {
         Ok(is_as_it_was)
     }
 
-    /// Something that the run made, with everything in it.
+    /// Records something that the run created, with everything in it.
     fn new_entry(
         &mut self,
         relative: &Path,
@@ -335,7 +337,7 @@ impl EffectScan<'_> {
             LayerKind::File => EffectKind::File,
             LayerKind::Link => EffectKind::Link,
             LayerKind::Directory { .. } => EffectKind::Directory,
-            // Nothing of the workspace can be under a name in a new directory.
+            // In a new directory, no name can hide something of the workspace.
             LayerKind::Whiteout => return Ok(()),
             LayerKind::Other => {
                 if self.effect.skipped.len() >= MAX_EFFECT_PATHS {
@@ -421,7 +423,8 @@ impl EffectScan<'_> {
     }
 }
 
-/// Copied to the layer, and nothing was changed: opened for writing, for example.
+/// Whether the file was copied to the layer but not changed, for example because it was opened for
+/// writing.
 fn is_untouched(entry: &LayerEntry, before: Option<&EffectBefore>) -> bool {
     let modified = entry
         .metadata
@@ -462,7 +465,7 @@ fn before_of(stat: &rustix::fs::Stat) -> Option<EffectBefore> {
     })
 }
 
-/// The names in a directory of the workspace.
+/// Returns the names in a directory of the workspace.
 pub(crate) fn list(directory: &Directory) -> io::Result<Vec<PathBuf>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let readable = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
@@ -483,7 +486,7 @@ fn hash_file(path: &Path) -> io::Result<String> {
     crate::effect_commit::copy_and_hash(&mut file, &mut io::sink())
 }
 
-/// As messages name it: on one line.
+/// Formats a path for messages, on one line.
 pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string().escape_debug().to_string()
 }
@@ -495,7 +498,7 @@ pub(crate) fn unreadable(path: &Path, error: io::Error) -> EffectError {
 fn unreachable_path(path: &Path, error: ResolveError) -> EffectError {
     match error {
         ResolveError::Io(error) => unreadable(path, error),
-        // A link or another file system: no run could have changed what is behind.
+        // No run could have changed anything behind a link or in another file system.
         _ => EffectError::Drift {
             paths: vec![shown(path)],
         },

@@ -1,4 +1,4 @@
-//! Why a patch was not applied. Each error has a stable code and says what to do next.
+//! Why a patch was not applied. Each error has a stable code and a hint.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use crate::nearest::Nearest;
 use crate::undo::Conflict;
 
-/// A refused or failed patch. No file has changed, unless it is [`ApplyError::Conflict`] or
+/// A refused or failed patch. No file has changed, except for [`ApplyError::Conflict`] and
 /// [`ApplyError::RecoveryNeeded`].
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
@@ -68,17 +68,17 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// The stable name of the error.
+    /// Returns the stable name of the error.
     pub fn code(&self) -> &'static str {
         self.code_and_hint().0
     }
 
-    /// What the reader can do next.
+    /// Returns what the reader can do next.
     pub fn hint(&self) -> &'static str {
         self.code_and_hint().1
     }
 
-    /// The file the error is about, as written in the patch where possible.
+    /// Returns the file that the error is about, as written in the patch if possible.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::ContextMismatch { path, .. }
@@ -139,7 +139,7 @@ impl ApplyError {
         }
     }
 
-    /// The error for a failed system call.
+    /// Returns the error for a failed system call.
     pub(crate) fn io(
         path: impl Into<String>,
         action: &'static str,

@@ -1,4 +1,4 @@
-//! What is on disk under a name, and reading it.
+//! What exists on disk under a name, and its content.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,7 +20,7 @@ pub(crate) struct FoundEntry {
     pub(crate) device: u64,
     pub(crate) identity: FileIdentity,
     pub(crate) attributes: Attributes,
-    /// Number of names the file has.
+    /// How many names the file has.
     pub(crate) links: u64,
 }
 
@@ -32,8 +32,8 @@ pub(crate) enum FoundKind {
     Other,
 }
 
-/// Tells whether a name still stands for the same, unchanged file. The device is left out: it may
-/// get another number when the machine starts again, and the directory is known by its path.
+/// Identifies an unchanged file. The device is left out because its number may change when the
+/// machine restarts. The path identifies the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FileIdentity {
@@ -43,7 +43,7 @@ pub(crate) struct FileIdentity {
     modified_nanoseconds: i64,
 }
 
-/// What a new version of the file takes over.
+/// The attributes that a new version of the file takes over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub(crate) mode: u32,
@@ -92,7 +92,7 @@ impl From<&Stat> for FoundEntry {
 }
 
 impl FoundEntry {
-    /// What it is, independent of its names.
+    /// Returns the identity of the file, independent of its names.
     pub(crate) fn id(&self) -> DirectoryId {
         DirectoryId {
             device: self.device,
@@ -101,12 +101,12 @@ impl FoundEntry {
     }
 }
 
-/// What stands under `name`, without following a link.
+/// Returns what exists under `name`, without following a link.
 pub(crate) fn find(directory: &Directory, name: &OsStr) -> io::Result<Option<FoundEntry>> {
     Ok(directory.stat(name)?.as_ref().map(FoundEntry::from))
 }
 
-/// Opens the regular file `name`. Never follows a link, never waits for a pipe.
+/// Opens the regular file `name`. Never follows a link, and never waits for a pipe.
 pub(crate) fn open(directory: &Directory, name: &OsStr) -> io::Result<File> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -118,8 +118,8 @@ pub(crate) fn open(directory: &Directory, name: &OsStr) -> io::Result<File> {
     )?))
 }
 
-/// Reads a file that is going to be replaced: it must still be what was found, and the user must be
-/// able to write it.
+/// Reads a file that will be replaced. The file must still be the one that was found, and the user
+/// must be able to write it.
 pub(crate) fn read(
     directory: &Directory,
     name: &OsStr,
@@ -128,7 +128,7 @@ pub(crate) fn read(
 ) -> Result<Vec<u8>, ApplyError> {
     let fail = |action| {
         move |error: io::Error| match Errno::from_io_error(&error) {
-            // It was there a moment ago, and it was no link.
+            // The file existed a moment ago and was not a link.
             Some(Errno::NOENT | Errno::LOOP) => ApplyError::Changed {
                 path: shown.to_owned(),
             },
@@ -163,8 +163,8 @@ pub(crate) fn read(
     Ok(bytes)
 }
 
-/// Lines and hash of a file that is going to be deleted, for the summary; 0 and none when it cannot
-/// be read.
+/// Returns the number of lines and the hash of a file that will be deleted, for the summary, or 0
+/// and `None` if the file cannot be read.
 pub(crate) fn count_lines(
     directory: &Directory,
     name: &OsStr,
@@ -190,12 +190,12 @@ pub(crate) fn count_lines(
         let lines = lines + usize::from(!matches!(previous, b'\n' | b'\r'));
         Ok((lines, hexadecimal(&hash.finalize())))
     };
-    // Nothing else is opened: a pipe would wait for its writer.
+    // Only regular files are opened, because opening a pipe would wait for its writer.
     let counted = (kind == FoundKind::File).then(|| count().ok()).flatten();
     counted.map_or((0, None), |(lines, hash)| (lines, Some(hash)))
 }
 
-/// When a file last changed, its names and attributes included, in nanoseconds.
+/// Returns when a file last changed, including its names and attributes, in nanoseconds.
 #[allow(clippy::unnecessary_cast, clippy::cast_possible_wrap)] // the widths differ between machines
 pub(crate) fn changed_ns(stat: &Stat) -> i64 {
     (stat.st_ctime as i64)
@@ -203,7 +203,7 @@ pub(crate) fn changed_ns(stat: &Stat) -> i64 {
         .saturating_add(stat.st_ctime_nsec as i64)
 }
 
-/// Where a link points.
+/// Returns the target of a link.
 pub(crate) fn link_target(directory: &Directory, name: &OsStr) -> io::Result<OsString> {
     let target = rustix::fs::readlinkat(directory, name, Vec::new())?;
     Ok(OsString::from_vec(target.into_bytes()))

@@ -1,7 +1,7 @@
 //! The journal: what a patch is about to do, on disk before it is done.
 //!
-//! A journal file is one line of JSON, and after it the line `commit` once all files are in their
-//! new state. Without that line recovery undoes, with it recovery only cleans up.
+//! A journal file is one line of JSON. The line `commit` follows once all files are in their new
+//! state. Without that line recovery undoes the patch; with it recovery only cleans up.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,21 +20,21 @@ use crate::path_text::PathText;
 use crate::tree::LinkScope;
 use crate::workspace::Workspace;
 
-/// Everything that is needed to undo or to clean up a patch.
+/// Everything that is needed to undo a patch or to clean up after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct JournalRecord {
     version: u32,
-    /// Part of the names of the files written aside.
+    /// A part of the names of the files that are written aside.
     pub(crate) id: String,
     pub(crate) root: PathText,
-    /// The root must still be this directory: an unmounted volume is not an empty workspace.
+    /// The inode that the root must still have: an unmounted volume is not an empty workspace.
     pub(crate) root_inode: u64,
     pub(crate) base: PathText,
     pub(crate) scope: LinkScope,
     pub(crate) directories: Vec<PathText>,
     pub(crate) changes: Vec<RecordedChange>,
-    /// A mark that is made once the changes are committed, before the journal is removed.
+    /// A mark that is created once the changes are committed, before the journal is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retires: Option<PathText>,
 }
@@ -52,16 +52,16 @@ pub(crate) struct RecordedChange {
     pub(crate) kind: RecordedKind,
 }
 
-/// How undoing tells what a change made from what another process made.
+/// How undoing distinguishes the result of a change from the work of another process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) enum RecordedKind {
-    /// A file of a patch, by its content.
+    /// A file of a patch, identified by its content.
     #[default]
     Content,
-    /// A file, link or directory of an effect, by its identity, which is noted once it is staged.
+    /// A file, link or directory of an effect, by the identity that is recorded once it is staged.
     Node,
-    /// Permission bits of a directory.
+    /// The permission bits of a directory.
     Mode { old: u32, new: u32 },
 }
 
@@ -71,16 +71,16 @@ impl RecordedKind {
     }
 }
 
-/// What an effect wrote aside, in the order of its changes.
+/// The nodes that an effect wrote aside, in the order of its changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct StagedNodes {
-    /// When all of them were there.
+    /// The time when all of the nodes existed.
     pub(crate) at_ns: i64,
     pub(crate) nodes: Vec<Option<FileIdentity>>,
 }
 
-/// Tells a file that the patch wrote from one that another process changed later.
+/// Distinguishes a file that the patch wrote from one that another process changed later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Digest {
@@ -162,13 +162,13 @@ impl JournalRecord {
         }
     }
 
-    /// The hidden name under which the new version of change `index` is written; after an exchange
-    /// it holds the old.
+    /// Returns the hidden name under which the new version of change `index` is written. After an
+    /// exchange, the old version has this name.
     pub(crate) fn new_name(&self, index: usize) -> String {
         format!(".interlock-patch-{}-{index}.new", self.id)
     }
 
-    /// The hidden name that keeps the old version where the two cannot be exchanged.
+    /// Returns the hidden name that keeps the old version if the two versions cannot be exchanged.
     pub(crate) fn old_name(&self, index: usize) -> String {
         format!(".interlock-patch-{}-{index}.old", self.id)
     }
@@ -206,7 +206,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Names the journals and the lock of one workspace.
+/// A key for the journals and the lock of one workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WorkspaceKey(String);
 
@@ -219,21 +219,22 @@ impl WorkspaceKey {
     }
 }
 
-/// The directory of journals and locks.
+/// The directory for journals and locks.
 #[derive(Debug)]
 pub(crate) struct JournalDirectory {
     path: PathBuf,
 }
 
-/// Held while a workspace is patched or recovered; freed when dropped, also by a crash.
+/// A lock that is held while a workspace is patched or recovered. It is released when dropped, and
+/// also by a crash.
 #[derive(Debug)]
 pub(crate) struct WorkspaceLock {
     _file: File,
 }
 
 impl JournalDirectory {
-    /// Opens the directory, and makes it when it is missing. It must be safe from other users: who
-    /// can write journals can make recovery move files.
+    /// Opens the directory, and creates it if it is missing. It must be safe from other users,
+    /// because a user who can write journals can make recovery move files.
     pub(crate) fn open(path: &Path) -> Result<Self, ApplyError> {
         let fail = |reason: String| ApplyError::Journal {
             path: path.display().to_string(),
@@ -274,7 +275,7 @@ impl JournalDirectory {
         }
     }
 
-    /// The workspaces that have journals.
+    /// Returns the workspaces that have journals.
     pub(crate) fn workspaces(&self) -> io::Result<Vec<WorkspaceKey>> {
         let mut keys: Vec<WorkspaceKey> = Vec::new();
         for (key, _) in self.names()? {
@@ -285,8 +286,8 @@ impl JournalDirectory {
         Ok(keys)
     }
 
-    /// The journals of one workspace. The caller holds its lock. Journals whose writing was
-    /// interrupted are removed: nothing had been done yet.
+    /// Returns the journals of one workspace. The caller holds its lock. Incompletely written
+    /// journals are removed, because their patches have changed nothing yet.
     pub(crate) fn pending(&self, key: &WorkspaceKey) -> io::Result<Vec<Journal>> {
         let mut found = Vec::new();
         for (_, path) in self.names()?.into_iter().filter(|(owner, _)| owner == key) {
@@ -318,7 +319,7 @@ impl JournalDirectory {
         Ok(names)
     }
 
-    /// Writes a journal so that it is on disk as a whole or not at all.
+    /// Writes a journal so that either all of it is on disk or nothing.
     pub(crate) fn write(&self, key: &WorkspaceKey, record: &JournalRecord) -> io::Result<Journal> {
         let unfinished = self
             .path
@@ -338,7 +339,7 @@ impl JournalDirectory {
             File::open(&self.path)?.sync_all()
         };
         write().inspect_err(|_| {
-            // Nothing has been changed yet; a leftover is removed by the next recovery.
+            // Nothing has changed yet. The next recovery removes a leftover file.
             let _ = fs::remove_file(&unfinished);
             let _ = fs::remove_file(&path);
         })?;
@@ -353,7 +354,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// What it says, and whether the patch was committed.
+    /// Reads the journal: its record, the staged nodes, and whether the patch was committed.
     pub(crate) fn read(&self) -> Result<(JournalRecord, Option<StagedNodes>, bool), String> {
         let text = fs::read_to_string(&self.path).map_err(|error| error.to_string())?;
         let (record, rest) = text
@@ -369,7 +370,7 @@ impl Journal {
         }
         let (staged, rest) = match rest.strip_prefix(STAGED) {
             None => (None, rest),
-            // Without its end nothing was swapped yet.
+            // If the line is incomplete, nothing has been swapped yet.
             Some(line) => match line.split_once('\n') {
                 None => (None, ""),
                 Some((nodes, rest)) => {
@@ -381,7 +382,7 @@ impl Journal {
         Ok((record, staged, rest == COMMIT))
     }
 
-    /// Notes what was written aside, on the disk before any of it is put in place.
+    /// Records what was written aside, and syncs the record before any of it is put in place.
     pub(crate) fn note_staged(&self, staged: &StagedNodes) -> io::Result<()> {
         let mut line = STAGED.as_bytes().to_vec();
         line.extend(serde_json::to_vec(staged)?);
@@ -391,7 +392,7 @@ impl Journal {
         file.sync_data()
     }
 
-    /// Marks that every file is in its new state. On failure the mark is taken back, so that
+    /// Marks that every file is in its new state. If this fails, the mark is removed, so that
     /// undoing stays safe.
     pub(crate) fn commit(&self) -> Result<(), CommitError> {
         let mut file = OpenOptions::new()
@@ -416,8 +417,8 @@ impl Journal {
 
 #[derive(Debug)]
 pub(crate) enum CommitError {
-    /// The mark is not there.
+    /// The mark is not on disk.
     Undecided(io::Error),
-    /// The mark may or may not be there.
+    /// The mark may or may not be on disk.
     Unknown(io::Error),
 }

@@ -1,5 +1,5 @@
-//! What a run left in its layer: the upper directory of an overlay, as the kernel keeps it. The run never
-//! sees this directory, and nothing runs any more when it is read.
+//! Reads what a run left in its layer: the upper directory of an overlay, in the format of the
+//! kernel. The run never sees this directory, and no process of the run is alive when it is read.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct LayerEntry {
     pub(crate) kind: LayerKind,
-    /// What it was copied from when the run first changed it.
+    /// The file from which the entry was copied when the run first changed it.
     pub(crate) origin: LayerOrigin,
     pub(crate) metadata: Metadata,
 }
@@ -21,7 +21,7 @@ pub(crate) enum LayerKind {
     File,
     Link,
     Directory {
-        /// It hides what the workspace has under the name.
+        /// Whether the directory hides what the workspace has under the name.
         is_opaque: bool,
     },
     /// The run removed what the workspace has under the name.
@@ -30,14 +30,14 @@ pub(crate) enum LayerKind {
     Other,
 }
 
-/// The file of the workspace that an entry was copied from.
+/// The file of the workspace from which an entry was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LayerOrigin {
-    /// The run made the entry itself, or the kernel kept no note.
+    /// The run created the entry itself, or the kernel recorded no origin.
     None,
-    /// It was copied, and the file system has no handles that would say from which file.
+    /// The entry was copied, but the file system has no handles that identify the original.
     Unknown,
-    /// The words of the file's handle, which hold the number of its inode.
+    /// The words of the file's handle, which contain its inode number.
     Handle(Vec<u32>),
 }
 
@@ -100,7 +100,7 @@ impl LayerOrigin {
         ))
     }
 
-    /// Whether it can be the file with this inode, as far as the handle says.
+    /// Whether the origin can be the file with this inode, as far as the handle says.
     #[allow(clippy::cast_possible_truncation)] // the handle holds the low half in a word of its own
     pub(crate) fn can_be(&self, inode: u64) -> bool {
         match self {
@@ -122,7 +122,7 @@ fn attribute(path: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The names in a directory of a layer, sorted.
+/// Returns the names in a directory of a layer, sorted.
 pub(crate) fn names(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -144,7 +144,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The content of a file of a layer, or where a link leads; an error where it is longer than the limit.
+/// Returns the content of a file of a layer, or the target of a link. A content longer than the
+/// limit is an error.
 pub(crate) fn content(path: &Path, kind: LayerKind, limit: u64) -> io::Result<Vec<u8>> {
     if kind == LayerKind::Link {
         return Ok(std::fs::read_link(path)?.into_os_string().into_vec());

@@ -30,21 +30,21 @@
 //! # }
 //! ```
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! - **All or nothing**, across files and across a crash: every file is old, or every file is new.
 //!   See [`apply`] and [`recover`].
 //! - **Nothing outside of the workspace** is read or written while `workspace_only` is on, whatever
-//!   links say and whichever directories are swapped meanwhile. Paths are read by their text first,
-//!   so that what a policy saw in [`Patch::target_paths`] is what is applied.
-//! - **No other change is lost**: a file that changes between reading and replacing it stops the
-//!   patch. Where undoing would overwrite what another process wrote meanwhile, both versions stay
-//!   and are named in a [`Conflict`].
-//! - Permission bits, and where possible owner, access list and user attributes, are kept. The
-//!   set-user and set-group bits are not, as when a file is written in place. A file the user may
-//!   not write is not replaced.
-//! - Patches of one workspace run one after the other as long as they name the same journal
-//!   directory.
+//!   links say and whichever directories another process swaps meanwhile. Paths are first resolved
+//!   as text, so that the patch is applied to exactly the paths that a policy saw in
+//!   [`Patch::target_paths`].
+//! - **No other change is lost**: a file that changes between being read and being replaced stops
+//!   the patch. If undoing would overwrite what another process wrote meanwhile, both versions
+//!   stay, and a [`Conflict`] names them.
+//! - Permission bits are kept, and, where possible, owner, access list and user attributes. The
+//!   set-user and set-group bits are not kept, as when a file is written in place. A file that the
+//!   user may not write is not replaced.
+//! - Patches of one workspace run one after the other if they use the same journal directory.
 //!
 //! # Choices where tools differ
 //!
@@ -72,8 +72,8 @@
 //! 4. `plan`, `changes`, `preview`, `summary`: what will happen
 //! 5. `journal`, `commit`, `undo`, `recover`: making it happen as a whole
 //! 6. `apply`: all of it in one function
-//! 7. `layer`, `effect`, `effect_scan`, `effect_commit`, `effect_error`: what a run did in a layer over the workspace,
-//!    and committing that with the same journal
+//! 7. `layer`, `effect`, `effect_scan`, `effect_commit`, `effect_error`: what a run did in a layer
+//!    over the workspace, and committing that with the same journal
 
 #![forbid(unsafe_code)]
 
@@ -123,7 +123,8 @@ pub use summary::{FileSummary, Hashes, MoveSummary, PatchSummary, sha256};
 pub use undo::Conflict;
 pub use workspace::ApplyOptions;
 
-/// Hooks for tests that stop or fail a patch at a chosen step. Not part of the interface.
+/// Hooks for tests that stop a patch, or make it fail, at a chosen step. They are not part of the
+/// interface.
 #[doc(hidden)]
 pub mod observed {
     pub use crate::apply::apply_observed;

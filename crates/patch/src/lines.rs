@@ -1,6 +1,7 @@
-//! A file seen as lines that remember their endings, over any bytes.
+//! A view of a file as lines that keep their endings, for any bytes.
 
-/// `\n`, `\r\n` and a lone `\r` end a line, and may be mixed. A byte order mark belongs to no line.
+/// The lines of a file. `\n`, `\r\n` and a lone `\r` end a line and may be mixed. A byte order mark
+/// belongs to no line.
 pub(crate) struct FileLines<'a> {
     bytes: &'a [u8],
     spans: Vec<LineSpan>,
@@ -16,7 +17,7 @@ struct LineSpan {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl<'a> FileLines<'a> {
-    /// `bytes` must be shorter than 4 GiB; the plan's limit is far below that.
+    /// Splits `bytes`, which must be shorter than 4 GiB. The plan's limit is far below that.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         let mut spans = Vec::with_capacity(bytes.len() / 32);
         let mut start = if bytes.starts_with(BYTE_ORDER_MARK) {
@@ -48,24 +49,24 @@ impl<'a> FileLines<'a> {
         self.spans.len()
     }
 
-    /// The line without its ending.
+    /// Returns the line without its ending.
     pub(crate) fn text(&self, line: usize) -> &'a [u8] {
         let span = self.spans[line];
         &self.bytes[span.start as usize..span.end as usize]
     }
 
-    /// The ending of the line; empty only for a last line without a final newline.
+    /// Returns the ending of the line, which is empty only for a last line without a final newline.
     pub(crate) fn ending(&self, line: usize) -> &'a [u8] {
         let span = self.spans[line];
         &self.bytes[span.end as usize..span.next as usize]
     }
 
-    /// The bytes of the lines `from..to` with their endings.
+    /// Returns the bytes of the lines `from..to` with their endings.
     pub(crate) fn range(&self, from: usize, to: usize) -> &'a [u8] {
         &self.bytes[self.offset(from)..self.offset(to)]
     }
 
-    /// What stands before the first line: nothing or a byte order mark.
+    /// Returns the bytes before the first line: nothing or a byte order mark.
     pub(crate) fn prefix(&self) -> &'a [u8] {
         &self.bytes[..self.offset(0)]
     }
@@ -74,8 +75,8 @@ impl<'a> FileLines<'a> {
         self.spans.last().is_some_and(|span| span.end == span.next)
     }
 
-    /// The ending for a line that is put before line `at`: that of its neighbour above, else below,
-    /// else `\n`.
+    /// Returns the ending for a line that is inserted before line `at`: the ending of the line
+    /// above, else of the line below, else `\n`.
     pub(crate) fn ending_near(&self, at: usize) -> &'a [u8] {
         let above = at.checked_sub(1).filter(|line| *line < self.len());
         let further_above = above.and_then(|line| line.checked_sub(1));

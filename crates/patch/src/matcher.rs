@@ -1,17 +1,17 @@
 //! Finds the lines of a hunk in a file, in stages of growing tolerance.
 //!
-//! The cost is what makes this more than a loop. Only lines that occur in some hunk matter, so each
-//! stage gives those a number, numbers the file's lines once, and then compares numbers. A search
-//! looks at the places of the hunk's rarest line, or scans once when that line is common, whichever
-//! is less work. A stage in which a line of the hunk does not occur at all costs nothing.
+//! The algorithm limits the cost. Only lines that occur in some hunk matter, so each stage numbers
+//! those lines, numbers the file's lines once, and then compares numbers. A search visits the
+//! places of the hunk's rarest line, or scans the file once if that line is common, whichever is
+//! less work. A stage in which a line of the hunk does not occur costs nothing.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::lines::FileLines;
 
-/// How alike two lines must be, from strict to tolerant. A stricter match anywhere wins over a
-/// looser one nearby.
+/// How similar two lines must be, from strict to tolerant. A stricter match anywhere wins over a
+/// looser match nearby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatchStage {
     Exact,
@@ -19,7 +19,7 @@ pub(crate) enum MatchStage {
     TrailingBlanks,
     /// Blanks at both ends are ignored.
     SurroundingBlanks,
-    /// And typographic punctuation is its plain counterpart.
+    /// In addition, typographic punctuation is equal to its plain counterpart.
     Punctuation,
 }
 
@@ -30,7 +30,7 @@ pub(crate) const STAGES: [MatchStage; 4] = [
     MatchStage::Punctuation,
 ];
 
-/// Characters that programs and people write in place of plain ones, and the plain one.
+/// Characters that programs and people write instead of plain characters, with the plain ones.
 const PUNCTUATION: [(std::ops::RangeInclusive<char>, char); 9] = [
     ('\u{2010}'..='\u{2015}', '-'),  // hyphens and dashes
     ('\u{2212}'..='\u{2212}', '-'),  // minus sign
@@ -44,7 +44,8 @@ const PUNCTUATION: [(std::ops::RangeInclusive<char>, char); 9] = [
 ];
 
 impl MatchStage {
-    /// The part of a line that counts in this stage: two lines match when it is equal.
+    /// Returns the part of a line that counts in this stage: two lines match if these parts are
+    /// equal.
     pub(crate) fn key(self, line: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Self::Exact => Cow::Borrowed(line),
@@ -78,13 +79,13 @@ fn plain(character: char) -> char {
         .map_or(character, |(_, plain)| *plain)
 }
 
-/// The search was given up: the hunks repeat lines so often that they cannot be placed in
+/// The search was stopped, because the hunks repeat lines so often that they cannot be placed in
 /// reasonable time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMuchWork;
 
-/// Comparisons spent on one file before the search is given up; seconds of work, far above any
-/// honest patch.
+/// The most comparisons for one file. This is seconds of work, far more than any honest patch
+/// needs.
 const MAX_STEPS: usize = 4_000_000_000;
 
 pub(crate) struct HunkMatcher<'a> {
@@ -94,20 +95,21 @@ pub(crate) struct HunkMatcher<'a> {
     steps: usize,
 }
 
-/// One stage: the number of each needle, and of each line of the file.
+/// The index of one stage: the number of each needle and of each line of the file.
 struct LineIndex {
-    /// Per needle, the number its key has in this stage.
+    /// For each needle, the number of its key in this stage.
     numbers: Vec<u32>,
-    /// Per line of the file, its number or `NOT_A_NEEDLE`.
+    /// For each line of the file, its number or `NOT_A_NEEDLE`.
     file: Vec<u32>,
-    /// Per number, the lines of the file that have it, ascending.
+    /// For each number, the lines of the file that have it, in ascending order.
     places: Vec<Vec<u32>>,
 }
 
 const NOT_A_NEEDLE: u32 = u32::MAX;
 
 impl<'a> HunkMatcher<'a> {
-    /// `needles` are all lines that will be searched; searches name them by their index.
+    /// Prepares the search. `needles` are all lines that will be searched, and searches refer to
+    /// them by index.
     pub(crate) fn new(lines: &'a FileLines<'a>, needles: Vec<&'a [u8]>) -> Self {
         Self {
             lines,
@@ -117,7 +119,7 @@ impl<'a> HunkMatcher<'a> {
         }
     }
 
-    /// The first place at or after `from` where the needles `pattern` stand one after another.
+    /// Returns the first place at or after `from` where the needles `pattern` follow each other.
     pub(crate) fn find(
         &mut self,
         pattern: std::ops::Range<usize>,
@@ -137,7 +139,7 @@ impl<'a> HunkMatcher<'a> {
         Ok(None)
     }
 
-    /// Whether the needles `pattern` stand at line `at` in any stage.
+    /// Whether the needles `pattern` match at line `at` in any stage.
     pub(crate) fn stands_at(&mut self, pattern: &std::ops::Range<usize>, at: usize) -> bool {
         (0..STAGES.len()).any(|stage| {
             let index = self.index(stage);
@@ -145,7 +147,8 @@ impl<'a> HunkMatcher<'a> {
         })
     }
 
-    /// All places of one needle in the most tolerant stage, for the search of the nearest match.
+    /// Returns all places of one needle in the most tolerant stage, for the search of the nearest
+    /// match.
     pub(crate) fn loose_places(&mut self, needle: usize) -> &[u32] {
         let index = self.index(STAGES.len() - 1);
         &index.places[index.numbers[needle] as usize]
@@ -187,7 +190,7 @@ impl LineIndex {
             .is_some_and(|window| window == pattern)
     }
 
-    /// The first match at or after `from`, and the comparisons it took.
+    /// Returns the first match at or after `from`, and how many comparisons were needed.
     fn find(&self, pattern: &[u32], from: usize) -> (Option<usize>, usize) {
         let Some((offset, places)) = pattern
             .iter()
@@ -213,7 +216,7 @@ impl LineIndex {
         (found, places.len() * pattern.len() + pattern.len())
     }
 
-    /// Knuth, Morris and Pratt: one pass, however repetitive file and pattern are.
+    /// Searches by Knuth, Morris and Pratt: in one pass, however repetitive file and pattern are.
     fn scan(&self, pattern: &[u32], from: usize) -> (Option<usize>, usize) {
         let mut borders = vec![0; pattern.len()];
         let mut length = 0;

@@ -1,4 +1,4 @@
-//! The place in a file that a hunk which does not match most likely meant. Only used for messages.
+//! Finds the place in a file that a hunk without a match most likely means. Only messages use it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use crate::parse::shorten;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Nearest {
-    /// The line of the file, counted from 1, that stands where the expected one should.
+    /// The line of the file, counted from 1, in the place of the expected line.
     pub line: usize,
-    /// Its text.
+    /// The text of that line.
     pub text: String,
-    /// Why the place is not taken although all lines match there.
+    /// Why the place is not used although all lines match there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
     /// Which of the hunk's old lines was expected there.
@@ -25,16 +25,17 @@ pub struct Nearest {
     pub(crate) wrong_line: usize,
 }
 
-/// Lines that occur more often than this say little about the place, and would make the vote slow.
+/// The most places of a line that may vote. More frequent lines say little about the place and
+/// would make the vote slow.
 const MAX_PLACES: usize = 1_000;
-/// Lines compared letter by letter when no line of the hunk occurs at all.
+/// The most lines that are compared letter by letter if no line of the hunk occurs at all.
 const MAX_COMPARED: usize = 20_000;
-/// Below this similarity a line is no help to the reader.
+/// The least similarity with which a line helps the reader.
 const MIN_SIMILARITY: f64 = 0.4;
 
-/// Every old line that occurs votes for the start of the hunk it implies; the start with most votes
-/// wins, and its first differing line is shown. Without votes it is the line most similar to the
-/// first one that is not blank.
+/// Finds the most similar place. Every old line that occurs votes for the start of the hunk that it
+/// implies. The start with the most votes wins, and its first differing line is shown. Without
+/// votes, the result is the line most similar to the first line that is not blank.
 pub(crate) fn nearest(
     lines: &FileLines<'_>,
     matcher: &mut HunkMatcher<'_>,

@@ -1,7 +1,7 @@
-//! From text to [`Patch`].
+//! Parses text into a [`Patch`].
 //!
-//! The outside is read tolerantly (blank lines, padded markers, a heredoc around the whole), the
-//! inside strictly: a line that does not fit is an error with its number, never a guess.
+//! The outside is parsed tolerantly (blank lines, padded markers, a heredoc around the whole), the
+//! inside strictly: a line that does not fit is an error with its line number, never a guess.
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -11,11 +11,11 @@ use crate::patch::{
     MOVE_TO, Operation, Patch, UPDATE_FILE,
 };
 
-/// The longest patch text that is read.
+/// The longest patch text that is parsed, in bytes.
 pub const MAX_PATCH_BYTES: usize = 16 * 1024 * 1024;
 
 impl Patch {
-    /// Reads a patch. Never panics, whatever the text.
+    /// Parses a patch. Never panics, whatever the text is.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         if text.len() > MAX_PATCH_BYTES {
             return Err(ParseError::new(
@@ -44,7 +44,7 @@ impl Patch {
     }
 }
 
-/// Why a text is not a patch, and where.
+/// Why a text is not a patch, and where the problem is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}{}", self.place())]
 pub struct ParseError {
@@ -64,7 +64,7 @@ impl ParseError {
         }
     }
 
-    /// The stable name of the error.
+    /// Returns the stable name of the error.
     pub fn code(&self) -> &'static str {
         match self.problem {
             PatchProblem::TooLarge { .. } => "PATCH_TOO_LARGE",
@@ -72,17 +72,18 @@ impl ParseError {
         }
     }
 
-    /// The line of the patch text, counted from 1, unless the error is about the whole text.
+    /// Returns the line of the patch text, counted from 1, unless the error is about the whole
+    /// text.
     pub fn line(&self) -> Option<usize> {
         (self.line > 0).then_some(self.line)
     }
 
-    /// The file whose operation is wrong.
+    /// Returns the file whose operation is wrong.
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
-    /// The hunk of that file, counted from 1.
+    /// Returns the hunk of that file, counted from 1.
     pub fn hunk(&self) -> Option<usize> {
         self.hunk
     }
@@ -150,8 +151,7 @@ enum PatchProblem {
     AfterEndOfFile { found: String },
 }
 
-/// Finds the lines between the begin and the end marker: `start` and `end` are indices into
-/// `lines`.
+/// Returns the lines between the begin marker and the end marker, as indices into `lines`.
 fn envelope(lines: &[&str]) -> Result<std::ops::Range<usize>, ParseError> {
     let filled = |index: &usize| !lines[*index].trim().is_empty();
     let mut first = (0..lines.len())
@@ -191,7 +191,7 @@ fn envelope(lines: &[&str]) -> Result<std::ops::Range<usize>, ParseError> {
     Ok(first + 1..last)
 }
 
-/// The end word of `<<EOF`, `<<'EOF'` or `<<"EOF"`, perhaps after the name of the tool.
+/// Returns the end word of `<<EOF`, `<<'EOF'` or `<<"EOF"`, possibly after the name of the tool.
 fn heredoc_tag(line: &str) -> Option<&str> {
     let rest = ["apply_patch", "applypatch"]
         .iter()
@@ -208,7 +208,7 @@ fn heredoc_tag(line: &str) -> Option<&str> {
 }
 
 struct Parser<'a> {
-    /// The text up to, but without, the end marker.
+    /// The text up to the end marker, without the marker.
     lines: &'a [&'a str],
     next: usize,
 }
@@ -256,7 +256,7 @@ impl<'a> Parser<'a> {
         Ok(Some(operation))
     }
 
-    /// Takes the path after a marker and moves on to the next line.
+    /// Returns the path after a marker, and moves to the next line.
     fn path(&mut self, text: &str) -> Result<String, ParseError> {
         let path = text.trim();
         if path.is_empty() || path.ends_with('/') || path.contains('\0') {
@@ -313,7 +313,7 @@ impl<'a> Parser<'a> {
         Ok((move_to, hunks))
     }
 
-    /// One hunk. Only the first of a file may go without `@@`.
+    /// Parses one hunk. Only the first hunk of a file may omit `@@`.
     fn hunk(&mut self, first_of_file: bool) -> Result<Hunk, ParseError> {
         let mut headers = Vec::new();
         let first_header = self.next + 1;
@@ -359,8 +359,8 @@ impl<'a> Parser<'a> {
             };
             self.next += 1;
         }
-        // Empty lines after a hunk that only adds are layout of the patch: as context they would
-        // drag the addition to the first empty line of the file.
+        // Empty lines after a hunk that only adds are layout of the patch. As context they would
+        // move the addition to the first empty line of the file.
         let filled = lines.len() - bare_blanks_at_end;
         if lines[..filled]
             .iter()
@@ -383,7 +383,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The text after `@@`, empty when there is none.
+/// Returns the text after `@@`, which may be empty, or `None` if the line is not a header.
 fn header(line: &str) -> Option<&str> {
     let rest = line.trim_end().strip_prefix(HUNK)?;
     if rest.is_empty() {
@@ -419,7 +419,7 @@ fn in_file(error: ParseError, path: &str) -> ParseError {
     }
 }
 
-/// A line as it is shown in a message.
+/// Shortens a line for a message.
 pub(crate) fn shorten(line: &str) -> String {
     const SHOWN: usize = 120;
     match line.char_indices().nth(SHOWN) {

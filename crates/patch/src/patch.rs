@@ -1,4 +1,4 @@
-//! What a patch says, and how it is written down again.
+//! The content of a patch, and how it is printed again.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use crate::paths;
 
 /// A parsed patch: at least one operation, each with a usable path.
 ///
-/// It can only be made by [`Patch::parse`], so that what the parser promises holds for every value.
-/// Printing it and parsing the text again gives an equal patch.
+/// Only [`Patch::parse`] creates one, so the parser's guarantees hold for every value. Printing a
+/// patch and parsing the text again gives an equal patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
     pub(crate) operations: Vec<Operation>,
 }
 
 impl Patch {
-    /// The operations in the order of the text.
+    /// Returns the operations in the order of the text.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// Every path the patch names, absolute and without `.` and `..`, each once, in order of
-    /// appearance.
+    /// Returns every path that the patch names, absolute and without `.` and `..`, each once, in
+    /// order of appearance.
     ///
-    /// This is what a policy judges before [`apply`](crate::apply), which reads the names in
+    /// A policy judges these paths before [`apply`](crate::apply), which resolves the names in
     /// exactly the same way. Links are not followed here, and a path may lie outside of `root`.
     pub fn target_paths(&self, root: &Path) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
@@ -50,7 +50,8 @@ pub enum Operation {
     Add { path: String, lines: Vec<String> },
     /// `*** Delete File:`
     Delete { path: String },
-    /// `*** Update File:`, perhaps with `*** Move to:`. Without hunks it has a new name.
+    /// `*** Update File:`, possibly with `*** Move to:`. Without hunks, the operation only renames
+    /// the file.
     Update {
         path: String,
         move_to: Option<String>,
@@ -59,14 +60,14 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The file the operation starts from, as written in the patch.
+    /// Returns the file from which the operation starts, as written in the patch.
     pub fn path(&self) -> &str {
         match self {
             Self::Add { path, .. } | Self::Delete { path } | Self::Update { path, .. } => path,
         }
     }
 
-    /// The new name of an updated file, as written in the patch.
+    /// Returns the new name of an updated file, as written in the patch.
     pub fn move_to(&self) -> Option<&str> {
         match self {
             Self::Update { move_to, .. } => move_to.as_deref(),
@@ -75,15 +76,15 @@ impl Operation {
     }
 }
 
-/// One place in a file and what changes there.
+/// One place in a file, and the changes there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk {
-    /// The texts after `@@`: lines of the file that come before the change, each searched after the
-    /// one before it.
+    /// The texts after `@@`: lines of the file before the change, each searched after the one
+    /// before it.
     pub headers: Vec<String>,
     /// Context, removed and added lines; never empty.
     pub lines: Vec<HunkLine>,
-    /// `*** End of File`: the lines stand at the very end of the file.
+    /// `*** End of File`: whether the lines must be at the very end of the file.
     pub end_of_file: bool,
     pub(crate) position: HunkPosition,
 }
@@ -96,13 +97,13 @@ pub enum HunkLine {
     Add(String),
 }
 
-/// Where a hunk stood in the patch text, for messages. Two patches that say the same are equal
-/// wherever it was said.
+/// The position of a hunk in the patch text, for messages. All positions are equal, so that patches
+/// with the same content are equal.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HunkPosition {
-    /// Line number of the first header (or of the first line when there is none).
+    /// The line number of the first header, or of the first line if there is no header.
     pub(crate) first_header: usize,
-    /// Line number of the first of `lines`.
+    /// The line number of the first of `lines`.
     pub(crate) first_line: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Paths as JSON text, also those that are not valid UTF-8.
+//! Paths as JSON text, even if they are not valid UTF-8.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Written as text in which `%` and every byte that is not part of valid UTF-8 is `%` with two
-/// hexadecimal digits.
+/// A path, written as text in which `%`, and every byte that is not part of valid UTF-8, becomes
+/// `%` with two hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathText(pub(crate) PathBuf);
 

@@ -1,8 +1,8 @@
-//! How the paths of a patch are read: by their text alone, before any link is followed.
+//! Resolves the paths of a patch as text, before any link is followed.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The path `name` means when it is written in a patch for `root`: absolute, without `.` and `..`.
+/// Returns the path that `name` means in a patch for `root`: absolute, without `.` and `..`.
 pub(crate) fn absolute(root: &Path, name: &str) -> PathBuf {
     let mut path = PathBuf::from("/");
     for component in root.join(name).components() {

@@ -1,8 +1,8 @@
-//! What a patch will do to the files, worked out in memory before anything is written.
+//! Works out in memory what a patch will do to the files, before anything is written.
 //!
-//! The operations run against entries that start as what is on disk and remember what became of
-//! them. The difference between start and end is the plan: at most one change per file, however
-//! often the patch names it.
+//! The operations run on entries that start as the files on disk and record what happens to them.
+//! The difference between start and end is the plan: at most one change per file, however often the
+//! patch names the file.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -17,12 +17,13 @@ use crate::summary::{PatchSummary, sha256};
 use crate::tree::{DirectoryId, DirectoryTree, LinkScope, ResolveError};
 use crate::workspace::Workspace;
 
-/// File contents one patch may read and write. Everything is held in memory until it is written.
+/// The most bytes of file contents that one patch may read and write. All of it is in memory until
+/// it is written.
 pub(crate) const MAX_PLAN_BYTES: usize = 512 * 1024 * 1024;
-/// Links followed one after the other before the path counts as endless.
+/// The most links in a row before the path counts as endless.
 const MAX_LINKS: usize = 40;
 
-/// Works out the plan. Reads files, writes none.
+/// Works out the plan. Reads files, but writes none.
 pub(crate) fn plan(
     patch: &Patch,
     workspace: &Workspace,
@@ -46,22 +47,22 @@ struct Planner<'a> {
     tree: &'a mut DirectoryTree,
     entries: Vec<TouchedName>,
     by_key: HashMap<TouchedKey, usize>,
-    /// Bytes of new contents so far.
+    /// The bytes of new contents so far.
     bytes: usize,
 }
 
-/// A file name that is the same for all paths that lead to it: a directory that exists, and the
-/// rest of the path.
+/// A file name that is equal for all paths that lead to it: an existing directory, and the rest of
+/// the path.
 type TouchedKey = (DirectoryId, PathBuf);
 
-/// A name the patch touches, as found and as it is now.
+/// A name that the patch touches, as found and in its present state.
 pub(crate) struct TouchedName {
     place: TreePlace,
     pub(crate) shown: String,
-    /// Directories that must be made for it, with their keys.
+    /// Directories that must be created for the file, with their keys.
     missing: Vec<(TouchedKey, PathBuf)>,
     pub(crate) found: Option<FoundEntry>,
-    /// Of the content as found, once it was read.
+    /// The hash of the content as found, once it was read.
     pub(crate) hash: Option<String>,
     pub(crate) now: Now,
     like: Option<(TreePlace, Attributes)>,
@@ -86,7 +87,7 @@ impl TouchedName {
         }
     }
 
-    /// The file whose mode and owner the current content has.
+    /// Returns the file whose mode and owner the present content has.
     fn attributes(&self) -> Option<(TreePlace, Attributes)> {
         let own = self
             .found
@@ -210,8 +211,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The current bytes of a file that is to be updated. Bytes that only the plan holds are taken
-    /// out of the entry.
+    /// Returns the present bytes of a file that is to be updated. Bytes that only the plan holds
+    /// are moved out of the entry.
     fn content(&mut self, path: &str, index: usize) -> Result<Vec<u8>, ApplyError> {
         let entry = &mut self.entries[index];
         let found = match (&mut entry.now, &entry.found) {
@@ -259,11 +260,11 @@ impl Planner<'_> {
         }
     }
 
-    /// The entry of a path of the patch.
+    /// Returns the entry for a path of the patch.
     fn entry(&mut self, name: &str) -> Result<usize, ApplyError> {
         let relative = self.workspace.relative(name);
         let entry = relative.and_then(|relative| self.entry_at(name, &relative));
-        // Which limit it is says more than that there is one.
+        // The error for a reserved path is more helpful than a general one.
         entry.map_err(|error| self.reserved_first(name, error))
     }
 
@@ -336,8 +337,8 @@ impl Planner<'_> {
         Ok(self.entries.len() - 1)
     }
 
-    /// The file that an update of `index` means: a link is refused in a limited workspace and
-    /// followed without limit.
+    /// Returns the file that an update of `index` means. A link is refused in a limited workspace,
+    /// and followed otherwise.
     fn follow(&mut self, name: &str, mut index: usize) -> Result<usize, ApplyError> {
         for _ in 0..MAX_LINKS {
             let entry = &self.entries[index];
@@ -368,7 +369,8 @@ impl Planner<'_> {
                 .map_err(|error| unresolved(name, error))?;
             let target = found::link_target(&directory, &entry.place.name)
                 .map_err(|error| ApplyError::io(name, "read the link", error))?;
-            // Not simplified by text: the kernel resolves `..` behind links rightly.
+            // The target is not simplified as text, because only the kernel resolves `..` after
+            // links correctly.
             let target = entry.place.directory.join(target);
             let target = target.strip_prefix("/").unwrap_or(&target).to_owned();
             index = self.entry_at(name, &target)?;
@@ -471,7 +473,7 @@ fn too_large(path: &str) -> ApplyError {
     }
 }
 
-/// The error for a directory that could not be reached.
+/// Returns the error for a directory that could not be reached.
 pub(crate) fn unresolved(path: &str, error: ResolveError) -> ApplyError {
     let path = path.to_owned();
     match error {

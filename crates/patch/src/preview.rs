@@ -1,4 +1,4 @@
-//! What a patch is about to do, file by file, for those who judge it before it is done.
+//! Shows what a patch is about to do, file by file, so that it can be judged first.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use crate::tree::{Directory, DirectoryTree};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileChange {
-    /// Absolute. No directory in it is a link.
+    /// The absolute path. No directory in it is a link.
     pub path: PathBuf,
-    /// As messages name it: relative to the workspace where it is inside.
+    /// The name in messages: relative to the workspace if the file is inside.
     pub shown: String,
-    /// None where nothing stood under the name.
+    /// `None` if nothing has the name before the patch.
     pub before: Option<FileBefore>,
-    /// None where nothing is left under the name.
+    /// `None` if nothing has the name after the patch.
     pub after: Option<FileAfter>,
 }
 
@@ -35,16 +35,17 @@ pub struct FileBefore {
     pub inode: u64,
     pub mode: u32,
     pub is_link: bool,
-    /// Of the content, or of where a link leads. None where the user may not read it.
+    /// The hash of the content, or of a link's target. `None` if the user may not read it.
     pub sha256: Option<String>,
 }
 
-/// What a patch writes.
+/// The file that a patch writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileAfter {
     pub sha256: String,
-    /// The permission bits, where they are taken from another file; else those of a new file.
+    /// The permission bits, if they are taken from another file. Otherwise the file gets those of a
+    /// new file.
     pub mode: Option<u32>,
 }
 
@@ -69,12 +70,12 @@ impl<'a> Preview<'a> {
         })
     }
 
-    /// In the order in which they are made.
+    /// Returns the changes in the order in which they are made.
     pub fn changes(&self) -> &[FileChange] {
         &self.changes
     }
 
-    /// The bytes that the change with this number writes.
+    /// Returns the bytes that the change with this index writes.
     pub fn after(&self, index: usize) -> Option<&[u8]> {
         match &self.plan.changes.get(index)?.action {
             ChangeAction::Create { content } | ChangeAction::Replace { content, .. } => {
@@ -84,8 +85,8 @@ impl<'a> Preview<'a> {
         }
     }
 
-    /// The bytes that it replaces or removes, of a link where it leads. At most `limit` of them are
-    /// read; a longer file is an error.
+    /// Returns the bytes that the change with this index replaces or removes, or the target of a
+    /// link. At most `limit` bytes are read; a longer file is an error.
     pub fn before(&mut self, index: usize, limit: u64) -> Result<Option<Vec<u8>>, ApplyError> {
         let (Some(change), Some(file)) = (self.plan.changes.get(index), self.changes.get(index))
         else {
@@ -179,7 +180,7 @@ fn file_change(tree: &mut DirectoryTree, change: &PlannedChange) -> Result<FileC
     })
 }
 
-/// The hash that the plan has of the content, else one of what is there.
+/// Returns the plan's hash of the content, or else the hash of what exists.
 fn hash_of(
     directory: &Directory,
     change: &PlannedChange,

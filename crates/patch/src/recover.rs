@@ -18,11 +18,11 @@ use crate::undo::{self, Conflict};
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryReport {
     pub recovered: Vec<RecoveredPatch>,
-    /// Journals that stay: patches of their workspaces are refused until the cause is removed.
+    /// Journals that stay. Patches of their workspaces are refused until the cause is removed.
     pub failed: Vec<FailedRecovery>,
 }
 
-/// One interrupted patch that was brought to an end.
+/// One interrupted patch that recovery finished or undid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveredPatch {
@@ -40,7 +40,7 @@ pub enum RecoveryOutcome {
     Finished,
 }
 
-/// One interrupted patch that could not be brought to an end.
+/// One interrupted patch that recovery could neither finish nor undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedRecovery {
@@ -48,13 +48,13 @@ pub struct FailedRecovery {
     pub reason: String,
 }
 
-/// Brings every interrupted patch in `journal_dir` to an end. Call it at start;
+/// Finishes or undoes every interrupted patch in `journal_dir`. Call it at start;
 /// [`apply`](crate::apply) does the same for its own workspace.
 pub fn recover(journal_dir: &Path) -> Result<RecoveryReport, ApplyError> {
     recover_observed(journal_dir, &|_| Ok(()))
 }
 
-/// [`recover`] with a look at its steps.
+/// Like [`recover`]; `observer` sees each step.
 #[doc(hidden)]
 pub fn recover_observed(
     journal_dir: &Path,
@@ -132,7 +132,7 @@ fn recover_one(journal: &Journal, observer: &Observer<'_>) -> Result<RecoveredPa
     })
 }
 
-/// A layer that is gone needs no mark.
+/// Marks a layer as committed. A layer that no longer exists needs no mark.
 fn retire(mark: &Path, failed: &dyn Fn(std::io::Error) -> String) -> Result<(), String> {
     if mark.parent().is_some_and(Path::is_dir) {
         effect_commit::retire(mark).map_err(failed)?;

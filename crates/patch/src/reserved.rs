@@ -1,4 +1,4 @@
-//! Files that no patch may touch, whatever their names: they are known by device and inode.
+//! Files that no patch may touch, whatever their names. They are identified by device and inode.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -13,31 +13,31 @@ use rustix::fs::{AtFlags, StatxFlags};
 use crate::found::{FoundEntry, FoundKind};
 use crate::tree::{Directory, DirectoryId, DirectoryTree, LinkScope};
 
-/// Links followed one after the other before a path counts as endless.
+/// The most links in a row before a path counts as endless.
 const MAX_LINKS: usize = 40;
-/// Entries of reserved directories that are looked at. More than that is refused, not skipped.
+/// The most entries of reserved directories. A larger inventory is refused, not cut.
 const MAX_INVENTORY: usize = 1_000_000;
 
 /// The caller's own files, which a patch must never create, change, move or delete.
 ///
-/// Paths need not exist yet. They hold under every root and scope: through links, hard links, other
-/// mounts and other spellings of a name.
+/// The paths need not exist yet. They are reserved under every root and scope: through links, hard
+/// links, other mounts and other spellings of a name.
 #[derive(Debug, Clone, Default)]
 pub struct ReservedPaths {
-    /// Directories with everything beneath them.
+    /// Directories, with everything beneath them.
     pub directories: Vec<PathBuf>,
     pub files: Vec<PathBuf>,
 }
 
-/// The same, looked up.
+/// The reserved paths, resolved to files.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved {
     trees: Vec<ReservedTree>,
     files: HashSet<DirectoryId>,
-    /// Names in directories: of the paths themselves and of every link on the way to them. A name
-    /// covers a file that does not exist yet, and a link that would otherwise be replaced.
+    /// Names in directories: those of the paths themselves and of every link on the way to them. A
+    /// name covers a file that does not exist yet, and a link that a patch could otherwise replace.
     names: Vec<(DirectoryId, OsString)>,
-    /// Directories that were looked at before.
+    /// Directories that were checked before.
     known: RefCell<HashMap<DirectoryId, bool>>,
     inventory: OnceCell<HashSet<DirectoryId>>,
 }
@@ -74,7 +74,7 @@ impl Reserved {
         Ok(reserved)
     }
 
-    /// Notes the names on the way to `path`, and says where it leads if anything is there.
+    /// Records the names on the way to `path`, and returns where it leads if anything exists there.
     fn add_names(&mut self, path: &Path) -> io::Result<Option<PathBuf>> {
         let mut rest: Vec<OsString> = components(&std::path::absolute(path)?);
         let mut current = PathBuf::from("/");
@@ -116,7 +116,7 @@ impl Reserved {
     }
 
     /// Whether `name` in `directory` is reserved: by itself, by a directory above it, or as another
-    /// name of a reserved file. `found` is what stands under the name.
+    /// name of a reserved file. `found` is what exists under the name.
     pub(crate) fn holds(
         &self,
         directory: &Directory,
@@ -140,7 +140,7 @@ impl Reserved {
         Ok(may_have_other_names && self.shares_device(id) && self.inventory()?.contains(&id))
     }
 
-    /// The same for an absolute path that was not opened yet.
+    /// Like [`Self::holds`], for an absolute path that is not open yet.
     pub(crate) fn holds_path(&self, path: &Path) -> io::Result<bool> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let Some(name) = path.file_name() else {
@@ -176,7 +176,7 @@ impl Reserved {
             above.push(current.id());
             current = current.parent()?;
         }
-        // A mount of a part of a reserved directory has no way up into that directory.
+        // A mount of a part of a reserved directory has no parent in that directory.
         if !is_beneath
             && above.iter().any(|id| self.shares_device(*id))
             && self.is_other_mount(directory, OsStr::new(""), directory.id())
@@ -192,15 +192,16 @@ impl Reserved {
         self.trees.iter().any(|tree| tree.id.device == id.device)
     }
 
-    /// Whether it is reached through another mount of the device of a reserved directory. Where the
-    /// kernel does not say, it counts as one.
+    /// Whether the name is reached through another mount of a reserved directory's device. If the
+    /// kernel does not say, the answer is yes.
     fn is_other_mount(&self, directory: &Directory, name: &OsStr, id: DirectoryId) -> bool {
         let mut same_device = self.trees.iter().filter(|tree| tree.id.device == id.device);
         let mount = mount(directory, name);
         same_device.any(|tree| mount.is_none() || tree.mount != mount)
     }
 
-    /// Everything beneath the reserved directories. Read only when a file may have a second name.
+    /// Returns everything beneath the reserved directories. It is read only if a file may have a
+    /// second name.
     fn inventory(&self) -> io::Result<&HashSet<DirectoryId>> {
         if let Some(inventory) = self.inventory.get() {
             return Ok(inventory);
@@ -208,8 +209,8 @@ impl Reserved {
         let mut inventory = HashSet::new();
         let mut open: Vec<PathBuf> = self.trees.iter().map(|tree| tree.path.clone()).collect();
         while let Some(next) = open.pop() {
-            // What goes away meanwhile, or is closed to this user, has no name that this user could
-            // have added.
+            // Entries that disappear meanwhile, and directories that this user cannot read, have no
+            // names that this user could have added.
             let Ok(entries) = fs::read_dir(&next) else {
                 continue;
             };
@@ -230,7 +231,7 @@ impl Reserved {
     }
 }
 
-/// In reverse, for a stack.
+/// Returns the components in reverse order, for a stack.
 fn components(path: &Path) -> Vec<OsString> {
     let parts = path.components().rev();
     let kept = parts.filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
@@ -244,13 +245,13 @@ fn identity(metadata: &fs::Metadata) -> DirectoryId {
     }
 }
 
-/// File systems may not tell upper from lower case.
+/// Whether the names are equal. Case is ignored, because a file system may ignore it.
 fn is_same_name(one: &OsStr, other: &OsStr) -> bool {
     let lower = |name: &OsStr| name.to_string_lossy().to_lowercase();
     one == other || lower(one) == lower(other)
 }
 
-/// The mount that a name, or the directory itself for an empty name, is reached through.
+/// Returns the mount through which a name is reached, or the directory itself if the name is empty.
 fn mount(directory: &Directory, name: &OsStr) -> Option<u64> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
     let stat = rustix::fs::statx(directory, name, flags, StatxFlags::MNT_ID).ok()?;

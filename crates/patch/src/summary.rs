@@ -1,4 +1,4 @@
-//! What a patch did, or would do.
+//! Summarizes what a patch did, or would do.
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -7,8 +7,7 @@ use crate::found::FoundKind;
 use crate::journal::hexadecimal;
 use crate::plan::{Now, TouchedName};
 
-/// The files of a patch by what became of them, each once. Files that end as they began are
-/// `unchanged`.
+/// The files of a patch by their outcome, each once. Files that end as they began are `unchanged`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PatchSummary {
@@ -19,7 +18,7 @@ pub struct PatchSummary {
     pub unchanged: Vec<String>,
 }
 
-/// A file, relative to the workspace where it is inside, and its lines that came and went.
+/// A file, relative to the workspace if it is inside, and how many lines were added and removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileSummary {
@@ -30,7 +29,7 @@ pub struct FileSummary {
     pub hashes: Hashes,
 }
 
-/// A file with a new name, perhaps changed as well.
+/// A file with a new name, possibly also changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MoveSummary {
@@ -42,8 +41,8 @@ pub struct MoveSummary {
     pub hashes: Hashes,
 }
 
-/// SHA-256 of a file's content, in hexadecimal, for records. None where there was or is none, or
-/// it could not be read: a link, or a file that is only deleted.
+/// The SHA-256 of a file's content, in hexadecimal, for records. `None` if there is no content, or
+/// if it could not be read: a link, or a file that is only deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hashes {
     pub before: Option<String>,
@@ -102,7 +101,7 @@ impl PatchSummary {
     }
 }
 
-/// One file a line, with a letter for what became of it.
+/// Prints one file per line, with a letter for its outcome.
 impl std::fmt::Display for PatchSummary {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.is_empty() {
@@ -126,7 +125,7 @@ impl std::fmt::Display for PatchSummary {
     }
 }
 
-/// As in [`Hashes`].
+/// Returns a hash as in [`Hashes`].
 pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }

@@ -1,8 +1,8 @@
-//! The directories a patch may reach, held by descriptors.
+//! The directories that a patch may reach, held by descriptors.
 //!
-//! Every file operation is relative to a descriptor that was resolved beneath the base, so a
-//! directory that is swapped for a link meanwhile changes nothing: the descriptor stays where it
-//! was checked.
+//! Every file operation is relative to a descriptor that was resolved beneath the base. If a
+//! directory is swapped for a link meanwhile, nothing changes: the descriptor still refers to the
+//! directory that was checked.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 pub(crate) enum LinkScope {
     /// Nothing outside of the base is reached, whatever links say.
     Beneath,
-    /// The base is `/` and links are followed.
+    /// The base is `/`, and links are followed.
     Anywhere,
     /// No link is followed, and no other file system is entered.
     WithoutLinks,
@@ -31,19 +31,18 @@ pub(crate) enum LinkScope {
 enum BeneathResolver {
     /// `openat2(RESOLVE_BENEATH)`: links that stay inside are followed.
     Kernel,
-    /// One component after the other, no links at all, for kernels without it.
+    /// One component after the other and without links, for kernels that lack `openat2`.
     Steps,
 }
 
-/// A directory tree below a base directory. Paths given to it are relative and without `.` and
-/// `..`.
+/// A directory tree below a base directory. Its methods take relative paths without `.` and `..`.
 #[derive(Debug)]
 pub(crate) struct DirectoryTree {
     base: OwnedFd,
     scope: LinkScope,
     resolver: BeneathResolver,
     open: HashMap<PathBuf, Rc<Directory>>,
-    /// What each path was when it was first opened; it must stay that.
+    /// The identity of each path when it was first opened. It must stay the same.
     known: HashMap<PathBuf, DirectoryId>,
 }
 
@@ -54,7 +53,7 @@ pub(crate) struct Directory {
     id: DirectoryId,
 }
 
-/// What a directory or file is, independent of its names.
+/// The identity of a directory or file, independent of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct DirectoryId {
     pub(crate) device: u64,
@@ -75,9 +74,9 @@ pub(crate) enum ResolveError {
     Io(#[from] io::Error),
 }
 
-/// Descriptors kept open at once, well below the usual limit of a process.
+/// The most descriptors that stay open, well below the usual limit of a process.
 const MAX_OPEN: usize = 256;
-/// Tries when the kernel reports that a rename raced with the resolution.
+/// How often resolution is retried if the kernel reports that a rename raced with it.
 const MAX_TRIES: usize = 64;
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -105,7 +104,7 @@ impl DirectoryTree {
         self.scope
     }
 
-    /// The directory at `path`, the base itself for an empty path.
+    /// Returns the directory at `path`, or the base itself for an empty path.
     pub(crate) fn directory(&mut self, path: &Path) -> Result<Rc<Directory>, ResolveError> {
         if let Some(directory) = self.open.get(path) {
             return Ok(Rc::clone(directory));
@@ -119,13 +118,13 @@ impl DirectoryTree {
         Ok(directory)
     }
 
-    /// Makes the directory `path` in its parent, and holds on to it: later uses do not look the
-    /// path up again.
+    /// Creates the directory `path` in its parent and keeps it open, so that later uses do not look
+    /// the path up again.
     pub(crate) fn make_directory(&mut self, path: &Path) -> Result<(), ResolveError> {
         let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
         let name = path.file_name().unwrap_or_default();
         match rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(0o777)) {
-            // Another process made it meanwhile. A link in its place is not followed.
+            // Another process created the directory meanwhile. A link in its place is not followed.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -143,7 +142,7 @@ impl DirectoryTree {
         self.open.insert(path.to_owned(), directory);
     }
 
-    /// The deepest directory on the way to `path` that exists, and the components that do not.
+    /// Returns the deepest existing directory on the way to `path`, and the missing components.
     pub(crate) fn deepest(
         &mut self,
         path: &Path,
@@ -156,7 +155,7 @@ impl DirectoryTree {
                     if let Some(Component::Normal(first)) = missing.components().next()
                         && directory.stat(first)?.is_some()
                     {
-                        // The name is there, yet it leads nowhere: a link without a target.
+                        // The name exists but leads nowhere: it is a link without a target.
                         return Err(ResolveError::Outside);
                     }
                     return Ok((directory, existing.to_owned(), missing));
@@ -194,7 +193,7 @@ impl DirectoryTree {
         self.resolve_in_steps(path)
     }
 
-    /// `None` when the kernel (or a filter around us) has no `openat2`.
+    /// Returns `None` if the kernel (or a filter around this process) has no `openat2`.
     fn openat2(&self, path: &Path, flags: OFlags) -> Result<Option<OwnedFd>, ResolveError> {
         let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         if self.scope == LinkScope::WithoutLinks {
@@ -257,7 +256,7 @@ impl Directory {
         self.id
     }
 
-    /// What stands under `name`, without following a link; `None` when nothing does.
+    /// Returns what exists under `name`, without following a link, or `None` if nothing does.
     pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Option<rustix::fs::Stat>> {
         match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -266,13 +265,14 @@ impl Directory {
         }
     }
 
-    /// The directory above; of `/` itself.
+    /// Returns the directory above. The parent of `/` is `/` itself.
     pub(crate) fn parent(&self) -> io::Result<Self> {
         let above = rustix::fs::openat(&self.descriptor, "..", DIRECTORY, Mode::empty())?;
         Self::new(above)
     }
 
-    /// Where the directory lies, without links; `None` if it was moved or removed meanwhile.
+    /// Returns where the directory lies, without links, or `None` if it was moved or removed
+    /// meanwhile.
     pub(crate) fn real_path(&self) -> io::Result<Option<PathBuf>> {
         let link = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         let path = std::fs::read_link(link)?;
@@ -280,12 +280,12 @@ impl Directory {
         Ok(is_here.then_some(path))
     }
 
-    /// Writes the directory itself to disk.
+    /// Syncs the directory itself.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.sync_with(rustix::fs::fsync)
     }
 
-    /// Writes the whole file system of the directory to disk.
+    /// Syncs the whole file system of the directory.
     pub(crate) fn sync_file_system(&self) -> io::Result<()> {
         self.sync_with(rustix::fs::syncfs)
     }
@@ -294,8 +294,8 @@ impl Directory {
         self.id.device
     }
 
-    /// Descriptors for resolution only cannot be synced, so the directory is opened once more. One
-    /// that the user may write but not list is covered by syncing everything.
+    /// Opens the directory again and syncs it, because descriptors that are only for resolution
+    /// cannot be synced. If the user may write but not list the directory, everything is synced.
     fn sync_with(&self, sync: fn(OwnedFd) -> rustix::io::Result<()>) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.descriptor, ".", flags, Mode::empty()) {
@@ -315,7 +315,7 @@ impl AsFd for Directory {
     }
 }
 
-/// The identity of a directory given by its own path, to compare with others.
+/// Returns the identity of a directory given by its own path, to compare it with others.
 pub(crate) fn directory_id(path: &Path) -> io::Result<DirectoryId> {
     Ok(Directory::new(rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())?)?.id)
 }

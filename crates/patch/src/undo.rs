@@ -1,8 +1,7 @@
-//! Takes a patch back, or removes what it kept aside. Used when a patch fails and by recovery.
+//! Undoes a patch, or removes what it kept aside. A failing patch and recovery use this.
 //!
-//! Both may be interrupted and started again: each step looks at what is there and does only what
-//! is still missing. A file that another process changed in the meantime is never overwritten or
-//! removed.
+//! Both may be interrupted and started again: each step checks the present state and does only what
+//! remains. A file that another process changed meanwhile is never overwritten or removed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -25,13 +24,13 @@ use crate::tree::{Directory, DirectoryTree, ResolveError};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {
-    /// The file, left as it is.
+    /// The file, which stays as it is.
     pub path: String,
-    /// The file that holds the version from before the patch, if there was one.
+    /// The file with the version from before the patch, if there was one.
     pub kept: Option<String>,
 }
 
-/// Brings every file back to its old state, then writes that to disk.
+/// Restores the old state of every file, then syncs it to disk.
 pub(crate) fn undo(
     record: &JournalRecord,
     staged: Option<&StagedNodes>,
@@ -60,7 +59,7 @@ pub(crate) fn undo(
                 conflicts.extend(undo.node(node)?);
             }
             RecordedKind::Mode { old, new } => {
-                // Where the bits are others by now, another process set them.
+                // If the bits are different by now, another process set them, and they stay.
                 effect_commit::set_mode(&directory, change.name.0.as_ref(), new, old)?;
             }
         }
@@ -77,7 +76,7 @@ pub(crate) fn undo(
             continue;
         };
         match tree.directory(parent) {
-            // The directory is not empty any more: another process uses it.
+            // The directory is no longer empty, so another process uses it.
             Ok(parent) => ignore(
                 rustix::fs::unlinkat(&*parent, name, AtFlags::REMOVEDIR),
                 &[Errno::NOENT, Errno::NOTEMPTY, Errno::EXIST, Errno::NOTDIR],
@@ -118,7 +117,7 @@ pub(crate) fn clean_up(
     Ok(())
 }
 
-/// The directory of a change; `None` when it is gone, and everything in it.
+/// Returns the directory of a change, or `None` if it no longer exists.
 fn directory(
     tree: &mut DirectoryTree,
     change: &RecordedChange,
@@ -186,7 +185,7 @@ impl Undo<'_> {
         match found::open(self.directory, name) {
             Ok(file) => Ok(file.metadata()?.is_file() && digest.matches(file)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            // A link or something that cannot be read: not what the patch wrote.
+            // A link, or something that cannot be read, is not what the patch wrote.
             Err(_) => Ok(false),
         }
     }
@@ -198,7 +197,8 @@ impl Undo<'_> {
         here: Option<FoundEntry>,
     ) -> io::Result<Option<Conflict>> {
         let Some(here) = here else { return Ok(None) };
-        // Where hard links are missing, the hidden name is gone once the file is in place.
+        // On file systems without hard links, the hidden name disappears when the file is put in
+        // place.
         let put_by_us = new.is_none_or(|new| new.identity.inode == here.identity.inode);
         if !put_by_us {
             return Ok(None);
@@ -210,8 +210,8 @@ impl Undo<'_> {
         Ok(new.map(|_| self.conflict(None)))
     }
 
-    /// The old version is still in place, or it was exchanged and has the hidden name of the new
-    /// one.
+    /// Undoes a replacement. The old version is still in place, or it was exchanged and has the
+    /// hidden name of the new version.
     fn undo_replace(
         &self,
         digest: &Digest,
@@ -235,7 +235,7 @@ impl Undo<'_> {
         Ok(None)
     }
 
-    /// A node of an effect. Before the nodes were noted, none of them was put in place.
+    /// Undoes a node of an effect. Before the nodes were recorded, none of them was put in place.
     fn node(&self, staged: Option<(Option<FileIdentity>, i64)>) -> io::Result<Option<Conflict>> {
         let new_name = self.record.new_name(self.index);
         let old_name = self.record.old_name(self.index);
@@ -251,7 +251,7 @@ impl Undo<'_> {
             _ => false,
         };
         if is_placed {
-            // What another process changed in it meanwhile is not thrown away.
+            // Changes that another process made to the node meanwhile are not discarded.
             let is_changed = here.map(|here| here.identity) != staged
                 || here.is_some_and(|here| here.kind == FoundKind::Directory)
                     && latest_below(self.directory, self.name())? > at_ns;
@@ -290,13 +290,13 @@ impl Undo<'_> {
         if is_staged {
             remove_tree(self.directory, new_name)?;
         } else if left.is_some() {
-            // The old version, and another process put something in its place.
+            // This is the old version, and another process put something in its place.
             return Ok(Some(self.conflict(Some(new_name))));
         }
         Ok(None)
     }
 
-    /// The old version was moved aside.
+    /// Restores an old version that was moved aside.
     fn put_back(&self, old_name: &OsStr, here: Option<FoundEntry>) -> io::Result<Option<Conflict>> {
         if let (Some(_), Some(digest)) = (here, &self.change.new)
             && self.is_ours(digest, self.name())?
@@ -309,7 +309,7 @@ impl Undo<'_> {
     }
 }
 
-/// The latest change of anything below a directory, in nanoseconds.
+/// Returns the latest change of anything below a directory, in nanoseconds.
 pub(crate) fn latest_below(directory: impl AsFd, name: &OsStr) -> io::Result<i64> {
     let opened = open_directory(directory.as_fd(), name)?;
     let mut latest = i64::MIN;
@@ -327,7 +327,7 @@ pub(crate) fn latest_below(directory: impl AsFd, name: &OsStr) -> io::Result<i64
     Ok(latest)
 }
 
-/// Opens a directory under a name. No link is followed and no other mount is entered.
+/// Opens a directory under a name, without following links or entering other mounts.
 fn open_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -349,8 +349,8 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Removes what stands under a name, with everything in it. No link is followed and no other mount is
-/// entered.
+/// Removes what exists under a name, with everything in it. No link is followed and no other mount
+/// is entered.
 pub(crate) fn remove_tree(directory: impl AsFd, name: &OsStr) -> io::Result<()> {
     let directory = directory.as_fd();
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
@@ -359,7 +359,7 @@ pub(crate) fn remove_tree(directory: impl AsFd, name: &OsStr) -> io::Result<()> 
         Err(error) => return Err(error.into()),
     }
     let opened = open_directory(directory, name)?;
-    // The owner may have taken the right to write from the directory.
+    // The owner may have removed the write permission of the directory.
     let _ = rustix::fs::fchmod(&opened, Mode::from_raw_mode(0o700));
     for name in names(&opened)? {
         remove_tree(&opened, &name)?;

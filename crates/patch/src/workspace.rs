@@ -1,4 +1,4 @@
-//! Where a patch may work: the caller's options, checked.
+//! The workspace of a patch: the caller's options, checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,14 @@ use crate::tree::{DirectoryTree, LinkScope};
 /// How a patch is applied.
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
-    /// The workspace. Relative paths of the patch start here. It is trusted and may be reached
+    /// The workspace, where relative paths of the patch start. It is trusted and may be reached
     /// through links.
     pub root: PathBuf,
     /// Whether the patch may only reach files beneath `root`. `false` lifts the limit.
     pub workspace_only: bool,
-    /// A directory for journals and locks, made when it is missing. It may be on another file
-    /// system, but only the running user may write it: a journal says which files are restored.
+    /// A directory for journals and locks, created if it is missing. It may be on another file
+    /// system, but only the running user may be able to write it, because a journal says which
+    /// files are restored.
     pub journal_dir: PathBuf,
     /// Files and directories that no patch touches, besides the journal directory.
     pub reserved: ReservedPaths,
@@ -27,7 +28,7 @@ pub struct ApplyOptions {
 pub(crate) struct Workspace {
     /// The real path of the root.
     pub(crate) root: PathBuf,
-    /// The root as the caller wrote it, when it is the same directory.
+    /// The root as the caller wrote it, if it is the same directory.
     written: Option<PathBuf>,
     scope: LinkScope,
     reserved: Reserved,
@@ -64,7 +65,7 @@ impl Workspace {
         })
     }
 
-    /// The directory that paths in a plan are relative to.
+    /// Returns the directory that paths in a plan are relative to.
     pub(crate) fn base(&self) -> &Path {
         match self.scope {
             LinkScope::Beneath | LinkScope::WithoutLinks => &self.root,
@@ -86,13 +87,13 @@ impl Workspace {
         &self.reserved
     }
 
-    /// Whether a name of the patch means a reserved file, also where it leads out of the workspace.
+    /// Whether a name of the patch means a reserved file, even if it leads out of the workspace.
     pub(crate) fn is_reserved(&self, name: &str) -> bool {
         let path = paths::absolute(&self.root, name);
         self.reserved.holds_path(&path).unwrap_or(true)
     }
 
-    /// A path of the patch, relative to the base.
+    /// Returns a path of the patch relative to the base.
     pub(crate) fn relative(&self, name: &str) -> Result<PathBuf, ApplyError> {
         let roots = [self.written.as_deref(), Some(&*self.root)]
             .into_iter()
@@ -112,7 +113,7 @@ impl Workspace {
         })
     }
 
-    /// How a path relative to the base is shown: relative to the root where it is inside.
+    /// Formats a path that is relative to the base: relative to the root if it is inside.
     pub(crate) fn shown(&self, relative: &Path) -> String {
         let absolute = self.base().join(relative);
         absolute

@@ -95,7 +95,7 @@ pub enum NearMiss {
     Opaque {
         origin: String,
     },
-    /// The entry names the path as found, but another user could alter that path.
+    /// The entry names the path as found, but users other than root could alter that path.
     Unprotected {
         origin: String,
     },

@@ -55,7 +55,8 @@ pub struct Entry {
     /// Whether the entry also satisfies runs that the caller can type into.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interactive: bool,
-    /// If set, the entry satisfies only runs on a terminal (`true`) or only runs without one (`false`).
+    /// If set, the entry satisfies only runs on a terminal (`true`) or only runs without one
+    /// (`false`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<bool>,
     /// Path patterns, in which `${workspace}` is the workspace of the call. Every argument that can

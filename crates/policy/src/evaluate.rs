@@ -22,7 +22,7 @@ pub struct RunRequest {
     pub now_ms: u64,
 }
 
-/// What the request is, and whether it may run.
+/// The analysis of a request, and whether the request may run.
 #[derive(Debug)]
 pub struct Evaluation {
     pub analysis: Analysis,

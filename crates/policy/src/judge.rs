@@ -358,8 +358,8 @@ impl Policy {
         Some((Outcome::Ask, reason.at("tools.exec.strictInlineEval")))
     }
 
-    /// Decides what happens if no approver answers. The decision uses the verdict without the
-    /// caller's own `ask`, so that a caller cannot reach a looser fallback by asking for more.
+    /// Decides what happens if no approver can be asked. The decision uses the verdict without the
+    /// caller's own `ask`, so that a caller cannot reach a looser fallback by a stricter `ask`.
     fn fall_back(&self, facts: &Facts) -> FallbackOutcome {
         let fallback = self.levels.ask_fallback.value();
         let (without_call, _) = self.decide(facts, self.levels.ask_without_caller());

@@ -1,20 +1,20 @@
-//! Words that mean something to a shell: the reserved ones, the builtins, and the few builtins
-//! that Interlock understands itself.
+//! Words with a meaning to a shell: the reserved words, the builtins, and the few builtins that
+//! Interlock implements itself.
 
-/// What a command word means to a shell.
+/// The meaning of a command word to a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShellWord {
-    /// Grammar (`if`, `{`); only when unquoted.
+    /// Grammar (`if`, `{`), but only if the word is unquoted.
     Reserved,
-    /// Changes or runs in the shell itself; there is no program that could stand in.
+    /// A builtin that changes the shell itself or runs in it. No program can replace it.
     Builtin,
-    /// Interlock's own small implementation: needs no entry.
+    /// A builtin that Interlock implements itself. It needs no entry.
     Implemented,
-    /// A program, also where a shell has a builtin of that name (`echo`, `printf`, `kill`).
+    /// A program, even if a shell has a builtin of that name (`echo`, `printf`, `kill`).
     Program,
 }
 
-/// `time` is handled by the lexer where it is a keyword.
+/// The reserved words, without `time`, which the lexer handles where it is a keyword.
 const RESERVED: &[&str] = &[
     "!",
     "[[",
@@ -44,8 +44,8 @@ const RESERVED: &[&str] = &[
     "}",
 ];
 
-/// Builtins of bash, dash, ksh and zsh without those for which every system has a program that
-/// does the same (`echo`, `printf`, `kill`) and without Interlock's own.
+/// Builtins of bash, dash, ksh and zsh, without Interlock's own and without those that every system
+/// also has as a program (`echo`, `printf`, `kill`).
 const BUILTINS: &[&str] = &[
     "-",
     ".",
@@ -142,15 +142,15 @@ pub fn shell_word(word: &str) -> ShellWord {
     } else if RESERVED.contains(&word) {
         ShellWord::Reserved
     } else if BUILTINS.binary_search(&word).is_ok() || word.starts_with('%') {
-        // `%1`, and every other name that begins so, means `fg %1` to bash and zsh.
+        // `%1`, and every other name with this prefix, means `fg %1` to bash and zsh.
         ShellWord::Builtin
     } else {
         ShellWord::Program
     }
 }
 
-/// The builtins that Interlock implements itself. They touch nothing but the working directory
-/// and file metadata, and need no allowlist entry in shell text.
+/// The builtins that Interlock implements itself. They touch only the working directory and file
+/// metadata, and need no allowlist entry in shell text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Builtin {
     Cd,
@@ -176,8 +176,8 @@ impl Builtin {
         })
     }
 
-    /// Whether Interlock's implementation understands these arguments. Options that only a
-    /// shell's own builtin has are refused, with the reason.
+    /// Whether Interlock's implementation understands these arguments. Options that only a shell's
+    /// own builtin has are refused, with the reason.
     pub fn accepts(self, arguments: &[impl AsRef<str>]) -> Result<(), &'static str> {
         let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
         match self {
@@ -203,7 +203,7 @@ impl Builtin {
     }
 }
 
-/// The POSIX forms of up to four arguments, which every implementation reads the same way.
+/// Accepts the POSIX forms of up to four arguments, which every implementation reads the same way.
 fn test_expression(arguments: &[&str]) -> Result<(), &'static str> {
     const UNARY: &[&str] = &[
         "-b", "-c", "-d", "-e", "-f", "-g", "-h", "-k", "-L", "-n", "-p", "-r", "-S", "-s", "-t",

@@ -1,4 +1,4 @@
-//! How a word that is not known yet stands in a command.
+//! The placeholder for unknown words.
 
-/// A word that the shell would only know when it runs.
+/// Stands for a word that only the shell will know, when it runs.
 pub const DYNAMIC: &str = "\0";

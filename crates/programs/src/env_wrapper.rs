@@ -1,4 +1,4 @@
-//! `env`, the wrapper with a language of its own.
+//! The wrapper `env`, which has its own option language.
 
 use crate::inline::split_string;
 use crate::wrappers::{Dispatch, Inner};
@@ -16,15 +16,16 @@ const VALUES: &[&str] = &[
 ];
 const FLAGS: &[&str] = &["--ignore-environment", "--null"];
 
-/// Plain use (`env X`, `env -- X`) is transparent. Options, `-` among them, change what the inner
-/// command sees: looked through for description only. So are assignments here; the analysis looks
-/// through those with [`only_assignments`], which hands them to the environment rules.
+/// Plain use (`env X`, `env -- X`) is transparent. Options, including `-`, change what the inner
+/// command sees, so such calls are only looked through to describe them. The same holds for
+/// assignments here; the analysis handles those with [`only_assignments`], which passes them to the
+/// environment rules.
 pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
     let blocked = || Dispatch::Blocked {
         wrapper: WRAPPER.to_owned(),
     };
     if argv.len() == 1 {
-        // Prints the environment: an ordinary program.
+        // `env` alone prints the environment, like an ordinary program.
         return Dispatch::NotWrapper;
     }
     let Some(parsed) = parse(argv) else {
@@ -48,9 +49,9 @@ pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
     }
 }
 
-/// The assignments of `env NAME=VALUE… PROGRAM …` without any option, in order. Then `env` does what
-/// leading assignments do, and nothing else. `None` for every other use, and for a name that no
-/// leading assignment could have.
+/// Returns the assignments of `env NAME=VALUE… PROGRAM …` without any option, in order. Such a call
+/// does exactly what leading assignments do. Returns `None` for every other use, and for a name
+/// that no leading assignment could have.
 pub fn only_assignments(argv: &[String]) -> Option<Vec<(String, String)>> {
     let parsed = parse(argv).filter(|parsed| !parsed.has_options && !parsed.keys.is_empty())?;
     let end = parsed.index.min(argv.len());
@@ -69,10 +70,10 @@ fn is_variable_name(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Texts of `-S` within texts of `-S` that are followed.
+/// How deeply texts of `-S` within texts of `-S` are followed.
 const SPLIT_LEVELS: usize = 32;
 
-/// The names that `env` sets, in the order written; those in the text of `-S` too.
+/// Returns the names that `env` sets in the order written, including those in the text of `-S`.
 pub fn assignment_keys(argv: &[String]) -> Vec<String> {
     let mut keys = Vec::new();
     let mut argv = argv.to_vec();
@@ -88,12 +89,12 @@ pub fn assignment_keys(argv: &[String]) -> Vec<String> {
     keys
 }
 
-/// Whether every option is known, so that what it starts is known too.
+/// Whether every option is known, so that the started command is known too.
 pub fn is_understood(argv: &[String]) -> bool {
     parse(argv).is_some()
 }
 
-/// The text of `-S`, wherever it is written.
+/// Returns the text of `-S`, wherever it is written.
 pub fn split_text(argv: &[String]) -> Option<String> {
     parse(argv).and_then(|parsed| parsed.split)
 }
@@ -101,7 +102,7 @@ pub fn split_text(argv: &[String]) -> Option<String> {
 struct ParsedEnv {
     index: usize,
     plain: bool,
-    /// `-` counts as one: it means `-i`.
+    /// Whether there are options. `-` counts as one because it means `-i`.
     has_options: bool,
     keys: Vec<String>,
     split: Option<String>,
@@ -174,7 +175,7 @@ impl ParsedEnv {
         Some(())
     }
 
-    /// `-i`, `-0`, `-u NAME`, `-uNAME`, `-iS 'text'` and so on.
+    /// Reads `-i`, `-0`, `-u NAME`, `-uNAME`, `-iS 'text'` and similar clusters.
     fn short_cluster(&mut self, token: &str, argv: &[String]) -> Option<()> {
         for (offset, flag) in token.char_indices().skip(1) {
             match flag {

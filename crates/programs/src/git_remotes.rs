@@ -1,9 +1,9 @@
-//! Where a repository's remotes lie, by the text of git's configuration files.
+//! Finds the addresses of a repository's remotes in the text of git's configuration files.
 //!
-//! Only what the shield needs to know is read: addresses of remotes and submodules, and the
-//! prefixes that git replaces in them. Includes are not followed.
+//! Only what the shield needs is read: addresses of remotes and submodules, and the prefixes that
+//! git replaces in them. Includes are not followed.
 
-/// The remotes of a repository, of all its configuration files together.
+/// The remotes of a repository, from all its configuration files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GitRemotes {
     remotes: Vec<NamedUrl>,
@@ -17,7 +17,7 @@ struct NamedUrl {
     url: String,
 }
 
-/// git uses `to` for addresses that begin with `from`.
+/// A rewrite: git uses `to` for addresses that begin with `from`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct UrlRewrite {
     from: String,
@@ -25,7 +25,7 @@ struct UrlRewrite {
 }
 
 impl GitRemotes {
-    /// From the texts of configuration files and of `.gitmodules`.
+    /// Reads the texts of configuration files and of `.gitmodules`.
     pub fn read<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
         for text in texts {
@@ -69,8 +69,8 @@ impl GitRemotes {
         }
     }
 
-    /// Every address that git may connect to for this repository word: those of the remote of that
-    /// name, or the word itself.
+    /// Returns every address that git may connect to for this repository word: those of the remote
+    /// with that name, or the word itself.
     pub(crate) fn addresses_of(&self, word: &str) -> Vec<String> {
         let named = self.remotes.iter().filter(|remote| remote.remote == word);
         let urls: Vec<&str> = named.map(|remote| remote.url.as_str()).collect();
@@ -82,7 +82,8 @@ impl GitRemotes {
             .collect()
     }
 
-    /// Every address of the repository: which remote a branch belongs to is not looked up.
+    /// Returns every address of the repository, without looking up which remote a branch belongs
+    /// to.
     pub(crate) fn addresses(&self) -> Vec<String> {
         let remotes = self.remotes.iter().map(|remote| remote.url.as_str());
         let submodules = self.submodules.iter().map(String::as_str);
@@ -92,7 +93,8 @@ impl GitRemotes {
             .collect()
     }
 
-    /// An address as it is and as each matching prefix makes it: some hold for pushes alone.
+    /// Returns every rewritten form of an address, or the address itself if no prefix matches. Some
+    /// rewrites apply only to pushes.
     fn rewritten(&self, url: &str) -> Vec<String> {
         let rewrites = self.rewrites.iter().filter_map(|rewrite| {
             let rest = url.strip_prefix(rewrite.from.as_str())?;
@@ -106,7 +108,7 @@ impl GitRemotes {
     }
 }
 
-/// A line that ends in a backslash goes on in the next one.
+/// Joins each line that ends in a backslash with the next line.
 fn joined_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open = String::new();
@@ -122,10 +124,10 @@ fn joined_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// `remote "NAME"] rest`: the section, its name, and what stands behind it in the line.
+/// Splits `remote "NAME"] rest` into the section, its name, and the rest of the line.
 fn split_header(text: &str) -> Option<((String, String), &str)> {
     let Some((section, quoted)) = text.split_once('"').filter(|(section, _)| {
-        // A quote behind the bracket belongs to a value.
+        // A quote after the bracket belongs to a value.
         !section.contains(']')
     }) else {
         let (section, rest) = text.split_once(']')?;
@@ -146,7 +148,7 @@ fn split_header(text: &str) -> Option<((String, String), &str)> {
     None
 }
 
-/// A value without its quotes, escapes and comment.
+/// Returns a value without its quotes, escapes and comment.
 fn plain_value(text: &str) -> String {
     let mut value = String::new();
     let mut is_quoted = false;

@@ -1,14 +1,14 @@
-//! Programs that known programs start as a part of themselves, as files or as directories of such files.
-//! Where a run may start only what is listed, these come with the program.
+//! Programs that known programs start as a part of themselves, as files or as directories of such
+//! files. If a run may start only listed programs, these are allowed together with the program.
 
-/// A program, by its names, and what it cannot do without.
+/// A program's names, and the programs that it needs.
 struct HelperRow {
     programs: &'static [&'static str],
     paths: &'static [&'static str],
 }
 
 const ROWS: &[HelperRow] = &[
-    // Its subcommands are programs of their own.
+    // The subcommands of git are separate programs.
     HelperRow {
         programs: &["git"],
         paths: &[
@@ -39,11 +39,11 @@ const ROWS: &[HelperRow] = &[
     },
 ];
 
-/// Profiles that a login shell reads ask who runs it.
+/// Profiles that a login shell reads ask for the current user.
 pub const LOGIN_SHELL: &[&str] = &["/usr/bin/id"];
 
-/// What comes with a program, by the last part of its path. Versions and targets in a name
-/// (`x86_64-linux-gnu-gcc-12`) do not count.
+/// Returns the helpers of a program, by the last part of its path. Versions and targets in a name
+/// (`x86_64-linux-gnu-gcc-12`) are ignored.
 pub fn helpers_of(name: &str) -> impl Iterator<Item = &'static &'static str> {
     let plain = name.trim_end_matches(|end: char| end.is_ascii_digit() || end == '.');
     let plain = plain.strip_suffix('-').unwrap_or(plain);

@@ -1,12 +1,13 @@
-//! Programs that need the identity of the host's user, and cannot work in a user namespace.
+//! Programs that need the identity of the host's user and therefore cannot work in a user
+//! namespace.
 //!
-//! The table only tightens: a program that is missing here runs shielded, and says itself what it
-//! lacks there.
+//! The table only tightens. A program that is missing here runs in the shield, and its own error
+//! says what it lacks there.
 
 use crate::names::program_name;
 use crate::{Resolver, join};
 
-/// Rows by their reason; every name is lower case.
+/// Rows by their reason; every name is in lower case.
 const HOST_IDENTITY: &[(&str, &[&str])] = &[
     (
         "becomes another user, and no other user exists in a user namespace",
@@ -55,10 +56,10 @@ const HOST_IDENTITY: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What programs that can reach for ssh do with it.
+/// The reason for programs that may use ssh.
 const BY_SSH: &str = "reaches for ssh, which wants its configuration to belong to root";
 
-/// The commands of git that connect to a repository.
+/// The git commands that connect to a repository.
 const CONNECTING: &[&str] = &[
     "clone",
     "fetch",
@@ -70,11 +71,11 @@ const CONNECTING: &[&str] = &[
     "archive",
 ];
 
-/// The words behind `git remote` and `git submodule` that connect to one.
+/// The words after `git remote` and `git submodule` that connect to a repository.
 const CONNECTING_FURTHER: &[&str] = &["update", "show", "prune", "set-head"];
 
-/// Why a command cannot work in a user namespace; `None` for all that can. `cwd` is `None` where the
-/// directory is only known when the command runs.
+/// Returns why a command cannot work in a user namespace, or `None` if it can. `cwd` is `None` if
+/// the directory is known only when the command runs.
 pub fn host_identity(
     argv: &[String],
     cwd: Option<&str>,
@@ -96,15 +97,15 @@ pub fn host_identity(
     reaches_for_ssh.then_some(BY_SSH)
 }
 
-/// Whether a text names a program of the table somewhere. A cheap look before a thorough one: it
-/// finds more than there is, and misses what is written in a way that the thorough look might see.
+/// Whether a text may name a program of the table. This is a cheap check before the thorough one:
+/// it finds too much, and it misses unusual spellings that the thorough check might see.
 pub fn may_need_host_identity(text: &str) -> bool {
     let mut names = HOST_IDENTITY.iter().flat_map(|(_, names)| names.iter());
     text.contains("git") || text.contains("rsync") || names.any(|name| text.contains(name))
 }
 
-/// By the address of the repository that git would connect to: the one in the arguments, or the one
-/// that the repository's configuration gives to the name of a remote.
+/// Decides by the address of the repository that git would connect to: the address in the
+/// arguments, or the one that the repository's configuration gives to the name of a remote.
 fn git_uses_ssh(arguments: &[String], cwd: Option<&str>, resolver: &dyn Resolver) -> bool {
     let mut operands = arguments.iter().filter(|word| !word.starts_with('-'));
     let Some(command) = operands.find(|word| CONNECTING.contains(&word.as_str())) else {
@@ -120,7 +121,7 @@ fn git_uses_ssh(arguments: &[String], cwd: Option<&str>, resolver: &dyn Resolver
     let words: Vec<&String> = operands.collect();
     let names_further = |word: &&&String| CONNECTING_FURTHER.contains(&word.as_str());
     let named: &[&String] = match command.as_str() {
-        // Behind the repository come refspecs, which have colons too.
+        // The repository is followed by refspecs, which may have colons too.
         "fetch" | "pull" | "push" | "ls-remote" => &words[..words.len().min(1)],
         "clone" => &words,
         "remote" | "submodule" if words.first().as_ref().is_some_and(names_further) => &words[1..],
@@ -137,12 +138,12 @@ fn git_uses_ssh(arguments: &[String], cwd: Option<&str>, resolver: &dyn Resolver
             .iter()
             .flat_map(|word| remotes.addresses_of(word))
             .any(|url| is_ssh(&url)),
-        // A path or another scheme says by itself that it is not ssh; a name says nothing.
+        // A path or another scheme cannot mean ssh, but a name may.
         None => named.is_empty() || named.iter().any(|word| !word.contains(['/', ':'])),
     }
 }
 
-/// The directory that git looks for its repository in. `None` where that is not to be seen.
+/// Returns the directory in which git looks for its repository, or `None` if that cannot be seen.
 fn git_directory(arguments: &[String], cwd: Option<&str>) -> Option<String> {
     let mut directory = cwd?.to_owned();
     let mut words = arguments.iter();
@@ -180,7 +181,7 @@ fn rsync_uses_ssh(arguments: &[String]) -> bool {
     })
 }
 
-/// `[USER@]HOST:PATH`, as scp takes it: a colon before any slash, and no scheme.
+/// Whether the word is `[USER@]HOST:PATH` as scp reads it: a colon before any slash, and no scheme.
 fn is_host_and_path(word: &str) -> bool {
     match word.split_once(':') {
         Some((host, path)) => {

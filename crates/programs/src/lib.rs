@@ -1,10 +1,11 @@
 //! What known programs do with their arguments: tables with a reason per row, and little code.
 //!
-//! Everything here is pure: no clock, no files, no async. A table reads an argv, never a text; what
-//! a text says is the crate `interlock-command`. Questions about the host ("which file is `rg`?") go
-//! through the [`Resolver`] trait. Read [`program_name`](names::program_name) first, then `wrappers`
-//! and `shell` (programs that start their arguments), `opaque` and `starters` (programs that start
-//! others in other ways), [`inline`] (code in arguments) and `file_operands` (arguments that name files).
+//! Everything in this crate is pure: no clock, no files, no async. A table reads an argv, never a
+//! text; the crate `interlock-command` reads text. Questions about the host ("which file is `rg`?")
+//! go through the [`Resolver`] trait. Read [`program_name`](names::program_name) first, then
+//! `wrappers` and `shell` (programs that start their arguments), `opaque` and `starters` (programs
+//! that start others in other ways), [`inline`] (code in arguments) and `file_operands` (arguments
+//! that name files).
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,22 @@
-//! What a program is called, whatever path and file ending it is written with.
+//! The name of a program, independent of its path and file ending.
 
 use std::borrow::Cow;
 
-/// Endings that Windows adds to the name of a program.
+/// Endings of program names on Windows.
 const EXECUTABLE_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ".com"];
 
-/// The kernel starts no file with a longer name, so no table holds one.
+/// The longest name of a file that the kernel can start, so no table has a longer name.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The name by which tables know a program: the last path component (`/` and `\` both separate),
-/// lower-case, without `.exe`, `.cmd`, `.bat` or `.com`. A name that is too long for a file stays
-/// as it is written.
+/// Returns the name by which tables know a program: the last path component (`/` and `\` both
+/// separate), in lower case, without `.exe`, `.cmd`, `.bat` or `.com`. A name that is too long for
+/// a file stays as written.
 ///
-/// For looking things up that may only tighten. It must not be used to decide which file runs:
-/// `./rg` and `/usr/bin/rg` have the same program name.
+/// Use it only for lookups that tighten. It must not decide which file runs: `./rg` and
+/// `/usr/bin/rg` have the same program name.
 pub fn program_name(token: &str) -> Cow<'_, str> {
-    // Only the end of a long token is searched: a separator further away leaves too long a name.
+    // Only the end of a long token is searched. If the separator is further away, the name is too
+    // long.
     let tail = token.ceil_char_boundary(token.len().saturating_sub(MAX_NAME_BYTES + 1));
     let separator = token.as_bytes()[tail..]
         .iter()
@@ -44,8 +45,8 @@ fn without_ending(name: &str) -> &str {
         .unwrap_or(name)
 }
 
-/// The name without a trailing version: `python3.13` and `gcc-12` become `python` and `gcc`.
-/// `None` if there is no version to remove, or nothing else.
+/// Returns the name without a trailing version: `python3.13` and `gcc-12` become `python` and
+/// `gcc`. Returns `None` if there is no version to remove, or if nothing else remains.
 pub fn without_version(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     if stem.len() == name.len() {

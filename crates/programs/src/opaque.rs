@@ -1,12 +1,12 @@
-//! Programs whose job is to start another program in a way that the judge does not model.
+//! Programs whose purpose is to start another program in a way that the judge does not model.
 //!
-//! They are a miss even when an entry names them; only an entry that also binds the arguments
-//! satisfies them, and nothing is stored for them.
+//! They are a miss even if an entry names them. Only an entry that also binds the arguments
+//! satisfies them, and "always" stores nothing for them.
 
 use crate::names::program_name;
 use crate::{Executable, is_dispatch_wrapper};
 
-/// Rows by what they do; every name is lower case.
+/// Rows by what the programs do; every name is in lower case.
 const OPAQUE: &[(&str, &[&str])] = &[
     (
         "runs as another user",
@@ -216,7 +216,7 @@ const OPAQUE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Why the program is opaque, or `None` if it is an ordinary one.
+/// Returns why the program is opaque, or `None` if it is ordinary.
 pub fn opaque_reason(token: &str) -> Option<&'static str> {
     let name = program_name(token);
     if crate::shell::is_multi_call(&name) {
@@ -231,14 +231,15 @@ pub fn opaque_reason(token: &str) -> Option<&'static str> {
         .map(|(reason, _)| *reason)
 }
 
-/// Why the program is one that starts others in a way that is not modelled.
+/// Returns why the program starts others in a way that is not modeled.
 pub fn starts_others(name: &str, executable: &Executable) -> Option<&'static str> {
     let canonical = executable.canonical.rsplit('/').next().unwrap_or_default();
     let multi_call = matches!(canonical, "busybox" | "toybox" | "coreutils");
-    // Mostly all three are one name, which is looked up once.
+    // Usually all three names are equal, so only one lookup is needed.
     let (asked, found) = (program_name(name), program_name(&executable.found));
     let real = program_name(canonical);
-    // A link with another name to `env` or `nice`: the options are not read by that name.
+    // A link to `env` or `nice` under another name: that name does not say how the options are
+    // read.
     let is_disguised =
         || real != asked && !is_dispatch_wrapper(&asked) && is_dispatch_wrapper(&real);
     opaque_reason(&asked)
@@ -247,7 +248,8 @@ pub fn starts_others(name: &str, executable: &Executable) -> Option<&'static str
         .or_else(|| is_disguised().then_some("is a wrapper under another name"))
 }
 
-/// `ld-linux-….so.N`, `ld-2.36.so`, `ld64.so.2`: the dynamic loader run as a program.
+/// Whether this is the dynamic loader run as a program: `ld-linux-….so.N`, `ld-2.36.so`,
+/// `ld64.so.2`.
 pub fn is_loader(name: &str) -> bool {
     name.starts_with("ld") && name.contains(".so") && !name.starts_with("ldconfig")
 }

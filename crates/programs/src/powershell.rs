@@ -1,7 +1,7 @@
-//! Where PowerShell and cmd take their command from. For description only: they are never
-//! looked through for trust.
+//! Finds the commands of PowerShell and cmd, only to describe them. The analysis never looks
+//! through them to trust a command.
 
-/// Parameters that take a value which is not code.
+/// Parameters with a value that is not code.
 const VALUES: &[&str] = &[
     "configurationfile",
     "configurationname",
@@ -34,10 +34,10 @@ const ALIASES: &[(&str, &str)] = &[
     ("w", "windowstyle"),
     ("v", "version"),
 ];
-/// Parameters whose value is what runs.
+/// Parameters whose value is the code that runs.
 const CODE: &[&str] = &["command", "commandwithargs", "encodedcommand", "file"];
 
-/// The code, if there is one: an argument of PowerShell, all the rest of the line for cmd.
+/// Returns the code, if any: an argument of PowerShell, or the whole rest of the line for cmd.
 pub(crate) fn inline_text(shell: &str, argv: &[String]) -> Option<String> {
     if shell == "cmd" {
         return cmd_index(argv).map(|index| argv[index..].join(" "));
@@ -48,7 +48,7 @@ pub(crate) fn inline_text(shell: &str, argv: &[String]) -> Option<String> {
 fn parameter_index(argv: &[String]) -> Option<usize> {
     let mut index = 1;
     while let Some(token) = argv.get(index) {
-        // The first word that is no parameter is a script; what follows belongs to it.
+        // The first word that is not a parameter is a script, and the following words belong to it.
         let parameter = token.strip_prefix(['-', '/'])?;
         let parameter = parameter
             .strip_prefix('-')

@@ -1,26 +1,27 @@
-//! The questions that text alone cannot answer: which file is that name, what does that glob
-//! expand to, where is home. `plan` answers them from the file system, [`crate::VirtualHost`]
+//! The questions that text alone cannot answer: which file a name means, what a glob expands to,
+//! where the home directory is. `plan` answers them from the file system, [`crate::VirtualHost`]
 //! from a table.
 
 use serde::Serialize;
 
 use crate::GitRemotes;
 
-/// Answers questions about one execution host. Implementations must be honest about what they
-/// do not know: absence of an answer is never read as permission.
+/// Answers questions about one execution host. Implementations must report what they do not know. A
+/// missing answer never counts as permission.
 pub trait Resolver: Sync {
-    /// The program that `name` starts: a bare name through PATH, a name with a slash against
-    /// `cwd`. Only a regular file that may be executed counts as found.
+    /// Looks up the program that `name` starts: a bare name in PATH, a name with a slash relative
+    /// to `cwd`. Only an executable regular file counts as found.
     fn executable(&self, name: &str, cwd: &str) -> Lookup;
 
-    /// A file operand such as the script of `bash FILE`: a regular file, not necessarily executable.
+    /// Looks up a file operand such as the script of `bash FILE`: a regular file, not necessarily
+    /// executable.
     fn file(&self, path: &str, cwd: &str) -> Lookup;
 
-    /// The canonical path of a directory, or `None` if there is no such directory.
+    /// Returns the canonical path of a directory, or `None` if there is no such directory.
     fn directory(&self, path: &str, cwd: &str) -> Option<String>;
 
-    /// The paths that `pattern` expands to, sorted by bytes; empty when nothing matches. What it
-    /// costs is taken from the budget, which is the one of the whole line.
+    /// Returns the paths that `pattern` expands to, sorted by bytes, or none if nothing matches.
+    /// The cost is charged to the budget of the whole line.
     fn glob(
         &self,
         pattern: &Glob,
@@ -28,51 +29,55 @@ pub trait Resolver: Sync {
         budget: &mut GlobBudget,
     ) -> Result<Vec<String>, GlobError>;
 
-    /// What stands behind `#!` in the first line of a script, without blanks around it. `None`
-    /// when there is no such line or it is not known: then nothing can be said about what runs it.
+    /// Returns the text after `#!` in the first line of a script, without surrounding blanks.
+    /// Returns `None` if there is no such line or it is unknown; then the interpreter is unknown
+    /// too.
     fn script_line(&self, _script: &Executable) -> Option<String> {
         None
     }
 
-    /// SHA-256 of the content of a file that was found, in lower-case hexadecimal. `None` when it
-    /// is not known, cannot be read whole or is too large: nothing may be trusted by content then.
+    /// Returns the SHA-256 of a found file's content, in lower-case hexadecimal. Returns `None` if
+    /// the content is unknown, cannot be read completely or is too large; then nothing may be
+    /// trusted by content.
     fn content_sha256(&self, _file: &Executable) -> Option<String> {
         None
     }
 
-    /// The remotes of the repository that git finds from `cwd`. `None` when they are not known.
+    /// Returns the remotes of the repository that git finds from `cwd`, or `None` if they are
+    /// unknown.
     fn git_remotes(&self, _cwd: &str) -> Option<GitRemotes> {
         None
     }
 
-    /// The linked worktree whose `.git` file this is, an absolute path. `None` when it is none, or when file and
-    /// repository do not name each other: then the file may lead anywhere.
+    /// Returns the linked worktree whose `.git` file has this absolute path. Returns `None` if
+    /// there is none, or if file and repository do not name each other; then the file may lead
+    /// anywhere.
     fn git_worktree(&self, _git_file: &str) -> Option<GitWorktree> {
         None
     }
 
-    /// Where a path leads through every link, whether or not there is something at its end. `None`
-    /// when it cannot be followed: then it counts as leading anywhere.
+    /// Returns where a path leads through every link, whether or not its end exists. Returns `None`
+    /// if the path cannot be followed; then it counts as leading anywhere.
     fn destination(&self, _path: &str, _cwd: &str) -> Option<Destination> {
         None
     }
 
-    /// What git obeys because a config of the repositories at and above an absolute directory, or of the user, names
-    /// it. Empty when it is not known.
+    /// Returns what git obeys because a config names it: a config of the repositories at and above
+    /// an absolute directory, or of the user. Empty if unknown.
     fn git_obeys(&self, _directory: &str) -> Vec<ObeyedName> {
         Vec::new()
     }
 
-    /// Whether programs are started from this canonical directory by their names alone.
+    /// Whether programs in this canonical directory can be started by their names alone.
     fn is_on_path(&self, _directory: &str) -> bool {
         false
     }
 
-    /// The home directory of the user that runs commands.
+    /// Returns the home directory of the user that runs commands.
     fn home(&self) -> Option<String>;
 }
 
-/// The answer of a look-up.
+/// The result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     Found(Executable),
@@ -92,35 +97,35 @@ impl Lookup {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Executable {
-    /// Absolute path as found: the PATH directory or `cwd` joined with the name, `.` and `..`
-    /// left to the file system.
+    /// The absolute path as found: the PATH directory or `cwd` joined with the name. The file
+    /// system resolves `.` and `..`.
     pub found: String,
-    /// Absolute path with every symbolic link resolved.
+    /// The absolute path with every symbolic link resolved.
     pub canonical: String,
     pub kind: FileKind,
-    /// Every directory and every link on the way from `/` to the file, and the file itself, is
-    /// owned by root and writable by root only. Only then may the path as found be trusted.
+    /// Whether root owns, and only root can write, every directory and link on the way from `/` to
+    /// the file, and the file itself. Only then may the path as found be trusted.
     pub protected: bool,
-    /// The user that would run it could change its content (always true for root).
+    /// Whether the user that would run the file could change its content (always true for root).
     pub mutable: bool,
 }
 
-/// A linked worktree of a git repository. Its `.git` file and the repository name each other, so that neither was
-/// made without the other.
+/// A linked worktree of a git repository. Its `.git` file and the repository name each other, so
+/// that neither was created without the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitWorktree {
-    /// The canonical path of what git keeps for the worktree: `REPOSITORY/.git/worktrees/NAME`.
+    /// The canonical path of git's data for the worktree: `REPOSITORY/.git/worktrees/NAME`.
     pub directory: String,
     /// The canonical path of `REPOSITORY/.git`.
     pub repository: String,
 }
 
-/// A file or directory that is obeyed because settings name it.
+/// A file or directory that git obeys because settings name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObeyedName {
-    /// Canonical, where something is there.
+    /// The path, which is canonical if it exists.
     pub path: String,
-    /// Everything beneath it is obeyed too.
+    /// Whether git also obeys everything beneath it.
     pub is_tree: bool,
     pub reason: String,
 }
@@ -128,10 +133,10 @@ pub struct ObeyedName {
 /// The end of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// The path against the working directory, as it was asked about.
+    /// The path joined with the working directory, as requested.
     pub found: String,
-    /// Absolute, with every symbolic link resolved. Where nothing is there, the rest of the path as it
-    /// is written stands behind the last directory that is.
+    /// The absolute path with every symbolic link resolved. If the end does not exist, the rest of
+    /// the path follows the last existing directory as written.
     pub canonical: String,
     pub kind: DestinationKind,
 }
@@ -144,19 +149,19 @@ pub enum DestinationKind {
     File,
 }
 
-/// What the first bytes of a file say.
+/// The kind of a file by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
     /// ELF, Mach-O or PE/COFF.
     Native,
-    /// Starts with `#!`.
+    /// The file starts with `#!`.
     Script,
-    /// Anything else: a shell would read it as a script.
+    /// Anything else; a shell would read it as a script.
     Unknown,
 }
 
-/// Why a look-up found nothing that can run.
+/// Why a lookup found nothing that can run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
     #[error("not found")]
@@ -171,7 +176,7 @@ pub enum Missing {
     NotUtf8,
 }
 
-/// One element of a glob, after quote removal: what was quoted is a literal here.
+/// One element of a glob after quote removal. Quoted characters are literals here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GlobToken {
     Literal(char),
@@ -186,24 +191,24 @@ pub enum GlobToken {
     },
 }
 
-/// A word with unquoted `*`, `?` or `[…]`. A literal `/` separates components; a leading dot in
-/// a file name is matched only by a literal dot.
+/// A word with unquoted `*`, `?` or `[…]`. A literal `/` separates components. Only a literal dot
+/// matches a leading dot in a file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
     pub tokens: Vec<GlobToken>,
 }
 
-/// The globs of a line together give at most this many paths.
+/// The most paths that the globs of a line may produce together.
 pub const MAX_GLOB_PATHS: usize = 4096;
 
-/// The globs of a line together look at this many names. `*/*/*/x` can give one path and still
-/// walk a whole disk.
+/// The most names that the globs of a line may examine together. `*/*/*/x` can produce one path and
+/// still walk a whole disk.
 pub const MAX_GLOB_NAMES: usize = 1 << 16;
 
-/// The paths that the globs of a line lead through have this many bytes together.
+/// The most bytes of the paths that the globs of a line lead through together.
 pub const MAX_GLOB_BYTES: usize = 16 << 20;
 
-/// What the globs of one line may still cost, all words and nested texts together.
+/// The remaining budget for the globs of one line, including all words and nested texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobBudget {
     paths: usize,
@@ -222,17 +227,17 @@ impl Default for GlobBudget {
 }
 
 impl GlobBudget {
-    /// One more path that a glob gives.
+    /// Charges one more path that a glob produces.
     pub fn take_path(&mut self) -> Result<(), GlobError> {
         take(&mut self.paths, 1)
     }
 
-    /// One more name of a directory that is looked at.
+    /// Charges one more name of a directory that is examined.
     pub fn take_name(&mut self) -> Result<(), GlobError> {
         take(&mut self.names, 1)
     }
 
-    /// So many more bytes of paths that are held.
+    /// Charges this many more bytes of paths in memory.
     pub fn take_bytes(&mut self, bytes: usize) -> Result<(), GlobError> {
         take(&mut self.bytes, bytes)
     }
@@ -243,7 +248,7 @@ fn take(left: &mut usize, wanted: usize) -> Result<(), GlobError> {
     Ok(())
 }
 
-/// Why a glob could not be expanded; the line is then not plain.
+/// Why a glob could not be expanded. The line is then not plain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
     /// The budget of the line is used up.

@@ -3,7 +3,7 @@
 use crate::names::{program_name, without_version};
 use crate::powershell;
 
-/// Shells whose `-c` text is read by the rules of the Bourne family.
+/// Shells that read `-c` text by the rules of the Bourne family.
 const BOURNE: &[&str] = &[
     "ash",
     "bash",
@@ -21,13 +21,13 @@ const BOURNE: &[&str] = &[
     "yash",
     "zsh",
 ];
-/// Shells that always read start-up files, or whose language is another one.
-/// Or shells that take rights away, which running their text directly would give back.
+/// Shells that always read startup files, that have another language, or that restrict rights which
+/// running their text directly would give back.
 const FOREIGN: &[&str] = &[
     "csh", "elvish", "nu", "osh", "rbash", "rksh", "rzsh", "sash", "tcsh", "xonsh", "ysh",
 ];
 const WINDOWS: &[&str] = &["cmd", "powershell", "pwsh"];
-/// Names behind `-o` and `+o` that change how commands run and never which ones.
+/// Names after `-o` and `+o` that affect how commands run, and never which commands run.
 const SET_OPTIONS: &[&str] = &[
     "allexport",
     "braceexpand",
@@ -47,7 +47,7 @@ const SET_OPTIONS: &[&str] = &[
     "verbose",
     "xtrace",
 ];
-/// The same behind `-O` and `+O`.
+/// The same for names after `-O` and `+O`.
 const SHOPT_OPTIONS: &[&str] = &[
     "dotglob",
     "extglob",
@@ -59,10 +59,10 @@ const SHOPT_OPTIONS: &[&str] = &[
     "nocasematch",
     "nullglob",
 ];
-/// One binary, many programs; only their shells are looked through.
+/// Binaries that contain many programs. Only their shells are looked through.
 const MULTIPLEXERS: &[&str] = &["busybox", "toybox"];
 
-/// Whether the program is a shell. Shells are never satisfied by an entry for themselves.
+/// Whether the program is a shell. An entry for a shell itself never satisfies the shell.
 pub fn is_shell(token: &str) -> bool {
     is_listed(&shell_name(token))
 }
@@ -73,8 +73,8 @@ fn is_listed(name: &str) -> bool {
         .any(|names| names.contains(&name))
 }
 
-/// The name in the tables: `bash-static`, `zsh-5.9`, `ksh93` and `pwsh-preview` are the shells
-/// they are built from.
+/// Returns the name in the tables: `bash-static`, `zsh-5.9`, `ksh93` and `pwsh-preview` count as
+/// the shells that they are built from.
 fn shell_name(token: &str) -> String {
     let name = program_name(token);
     let stem = ["-static", "-preview"]
@@ -88,38 +88,39 @@ fn shell_name(token: &str) -> String {
     stem.to_owned()
 }
 
-/// What a shell was asked to do.
+/// What a shell is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShellCall {
     NotShell,
-    /// `-c TEXT`: the text stands at `index`.
+    /// `-c TEXT`, with the text at `index`.
     Text {
         index: usize,
         options: TextOptions,
     },
-    /// `SHELL FILE …`: the file stands at `index`.
+    /// `SHELL FILE …`, with the file at `index`.
     File {
         index: usize,
     },
-    /// Not to be looked through for trust; `text` may still be described.
+    /// A call that is not looked through for trust. `text` may still be described.
     Closed {
         reason: &'static str,
         text: Option<String>,
-        /// The text is all that runs: no start-up file, no other language.
+        /// Whether only the text runs: no startup file, no other language.
         is_whole: bool,
     },
 }
 
-/// Options in front of `-c` that still leave the text as what will run.
+/// Options before `-c` with which the text is still what runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextOptions {
-    /// None, or a login shell (which is not started: the text is run directly).
+    /// No options, or a login shell (which is not started: the text runs directly).
     Plain,
-    /// `-e`, `-u`, `-o pipefail`: they change how a list of commands goes on, but not a single one.
+    /// `-e`, `-u`, `-o pipefail`: they affect how a list of commands continues, but not a single
+    /// command.
     OneCommandOnly,
 }
 
-/// Reads the arguments of a shell. Total: any argv has an answer.
+/// Reads the arguments of a shell. Any argv has a result.
 pub fn shell_call(argv: &[String]) -> ShellCall {
     let Some(first) = argv.first() else {
         return ShellCall::NotShell;
@@ -170,20 +171,21 @@ pub fn multiplexer(argv: &[String]) -> Multiplexer {
     }
 }
 
-/// They answer to any name that begins with their own, such as `busybox-static`.
+/// Whether the name is that of a multi-call binary. They accept any name with their own as a
+/// prefix, such as `busybox-static`.
 pub(crate) fn is_multi_call(name: &str) -> bool {
     MULTIPLEXERS
         .iter()
         .any(|multiplexer| name.starts_with(multiplexer))
 }
 
-/// Whether the shell's text means something else than the same text in a Bourne shell.
+/// Whether a text means something else to this shell than to a Bourne shell.
 pub fn has_own_language(token: &str) -> bool {
     let name = shell_name(token);
     FOREIGN.contains(&name.as_str()) || WINDOWS.contains(&name.as_str())
 }
 
-/// `-c`, `-e` and the long forms of shells that are not Bourne shells.
+/// Returns the text of `-c`, `-e` and the long forms of shells that are not Bourne shells.
 fn foreign_text(argv: &[String]) -> Option<String> {
     const LONG: [&str; 3] = ["--command", "--commands", "--execute"];
     argv.iter().enumerate().skip(1).find_map(|(index, token)| {
@@ -216,7 +218,7 @@ impl Bourne {
                 index += 1;
                 break;
             }
-            // To fish a word that begins with `+` is a file like any other.
+            // To fish, a word that begins with `+` is a file like any other.
             let is_option = token.starts_with('-') || (token.starts_with('+') && name != "fish");
             if token == "-" || !is_option {
                 break;
@@ -295,8 +297,8 @@ impl Bourne {
                 'c' if sets => self.inline = true,
                 'l' if sets => self.login = true,
                 'e' | 'u' => self.flow = true,
-                // `-n` runs nothing, `-x` and `-v` print, others change what words mean: another
-                // run than that of the text alone. None of them reads code from elsewhere.
+                // `-n` runs nothing, `-x` and `-v` print, and others change what words mean, so the
+                // run differs from running the text alone. None of them reads code from elsewhere.
                 'n' | 'x' | 'v' | 'a' | 'f' | 'h' | 'm' | 'B' | 'C' | 'E' | 'H' | 'P' => {
                     self.trace = true;
                 }
@@ -326,7 +328,7 @@ impl Bourne {
     }
 }
 
-/// Options at most that change nothing about where commands come from: a shell so called reads them from
+/// Whether all options leave the source of commands unchanged, so that the shell reads them from
 /// standard input.
 pub fn reads_only_stdin(argv: &[String]) -> bool {
     argv.iter().skip(1).all(|word| {

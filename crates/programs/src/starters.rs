@@ -1,35 +1,35 @@
-//! Where the command of an opaque program begins, for those whose options are known in full.
+//! Finds where the command of an opaque program begins, for programs whose options are all known.
 //!
-//! The judge trusts none of this: an opaque program stays one. It is for an approver, who can say yes
-//! to `sudo apt-get install x` once, since every word of what starts stands in the request, and for
-//! the binding, which then holds that command as well.
+//! The judge trusts none of this: an opaque program stays opaque. An approver can allow `sudo
+//! apt-get install x` once, because the request contains every word of what starts, and the binding
+//! then holds that command as well.
 
 use crate::names::program_name;
 
-/// What an opaque program starts by its own words.
+/// What an opaque program starts, by its own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartedCommand {
     /// It only lists or describes something.
     Nothing,
-    /// The command that begins at this index, with everything behind it, in the same directory.
+    /// It starts the command from this index to the end, in the same directory.
     At(usize),
 }
 
-/// How a program reads what stands in front of its command. An option that is not listed makes the
-/// command one that cannot be seen.
+/// How a program reads the words before its command. If an option is not listed, the command cannot
+/// be seen.
 struct Starter {
     names: &'static [&'static str],
-    /// The first word, where the program has subcommands.
+    /// The possible first words, if the program has subcommands.
     subcommands: &'static [&'static str],
-    /// Options without a value; single letters may stand together.
+    /// Options without a value. Single letters may be combined.
     flags: &'static [&'static str],
-    /// Options with a value: in the next word, behind `=`, or attached to a letter.
+    /// Options with a value: in the next word, after `=`, or attached to a letter.
     values: &'static [&'static str],
-    /// Words in front of the command that are no options.
+    /// How many words before the command are not options.
     operands: usize,
     /// Variables that may be set for the command.
     variables: &'static [&'static str],
-    /// Long options name no program, whatever they are, and have their value behind `=`.
+    /// Whether no long option names a program, and all of them have their value after `=`.
     any_long: bool,
     /// Calls that start nothing.
     lists: &'static [&'static [&'static str]],
@@ -47,7 +47,7 @@ const STARTER: Starter = Starter {
 };
 
 const STARTERS: &[Starter] = &[
-    // Not `-i` and `-s`, which start a shell, and `-e`, which starts an editor.
+    // Not listed: `-i` and `-s`, which start a shell, and `-e`, which starts an editor.
     Starter {
         names: &["sudo"],
         flags: &[
@@ -76,7 +76,7 @@ const STARTERS: &[Starter] = &[
         flags: &["-c", "-f", "-w", "--ctty", "--fork", "--wait"],
         ..STARTER
     },
-    // `-c` says how the operand is written.
+    // `-c` only says how the operand is written.
     Starter {
         names: &["taskset"],
         flags: &["-a", "-c", "--all-tasks", "--cpu-list"],
@@ -97,7 +97,7 @@ const STARTERS: &[Starter] = &[
         operands: 1,
         ..STARTER
     },
-    // Not `-p`, which watches another process, and `-E`, which sets any variable.
+    // Not listed: `-p`, which watches another process, and `-E`, which sets any variable.
     Starter {
         names: &["strace"],
         flags: &[
@@ -179,7 +179,7 @@ const STARTERS: &[Starter] = &[
     },
 ];
 
-/// `None`: it is not known what the program starts.
+/// Returns `None` if it is unknown what the program starts.
 pub fn started_command(argv: &[String]) -> Option<StartedCommand> {
     let name = program_name(argv.first()?);
     let words: Vec<&str> = argv[1..].iter().map(String::as_str).collect();
@@ -193,13 +193,13 @@ pub fn started_command(argv: &[String]) -> Option<StartedCommand> {
     } else {
         row.subcommands.contains(words.first()?).then_some(1)?
     };
-    // Behind the program and what was skipped.
+    // The index counts the program and the skipped words.
     let at = skipped + row.command(&words[skipped..])?;
     Some(StartedCommand::At(at + 1))
 }
 
 impl Starter {
-    /// Where the command begins among the words.
+    /// Returns where the command begins among the words.
     fn command(&self, words: &[&str]) -> Option<usize> {
         let mut index = 0;
         let mut operands = self.operands;
@@ -213,7 +213,7 @@ impl Starter {
                 index += self.option(word, words.get(index + 1).copied())?;
             } else if operands > 0 {
                 operands -= 1;
-                // The first operand ends the options: what follows is the command.
+                // The first operand ends the options. The command follows.
                 takes_options = false;
                 index += 1;
             } else if self.sets_variable(word) {
@@ -229,12 +229,12 @@ impl Starter {
         name.is_some_and(|name| self.variables.contains(&name))
     }
 
-    /// How many words an option takes.
+    /// Returns how many words an option takes.
     fn option(&self, word: &str, next: Option<&str>) -> Option<usize> {
         if self.flags.contains(&word) {
             return Some(1);
         }
-        // Of `strace -o`: what the output is sent to is a program then.
+        // With such a value, `strace -o` sends its output to a program.
         let is_harmless = |value: &str| !value.starts_with(['|', '!']);
         if self.values.contains(&word) {
             return next.filter(|value| is_harmless(value)).map(|_| 2);

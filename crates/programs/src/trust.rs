@@ -1,13 +1,14 @@
-//! Where wrappers, shells and safe bins must lie to count as the system's own.
+//! The directories where wrappers, shells and safe bins must lie to count as the system's own.
 
 use std::collections::BTreeSet;
 
-/// Always trusted: only root can write there, and distributions put the filters there.
+/// Directories that are always trusted: only root can write there, and distributions put the
+/// filters there.
 const BUILT_IN_DIRS: [&str; 2] = ["/bin", "/usr/bin"];
 
-/// The trusted directories, sorted: the built-in ones and those the config names. PATH never adds
-/// any. An entry that is not absolute or climbs with `..` is left out, since what it means depends
-/// on more than its text.
+/// Returns the trusted directories, sorted: the built-in ones and those that the config names. PATH
+/// never adds any. A directory that is not absolute or contains `..` is left out, because its
+/// meaning depends on more than its text.
 #[must_use]
 pub fn trusted_dirs(extra: &[String]) -> Vec<String> {
     let built_in = BUILT_IN_DIRS.iter().map(|dir| (*dir).to_owned());
@@ -18,9 +19,9 @@ pub fn trusted_dirs(extra: &[String]) -> Vec<String> {
 
 /// Whether the program that will run is the one that `name` promises.
 ///
-/// The file itself (`canonical`) must lie directly in a trusted directory. In addition the path as
-/// `found` must lie there too, or the file must bear the name: else a link `/tmp/x/head` to
-/// `/usr/bin/python3` would run an interpreter under the name of a filter.
+/// The file itself (`canonical`) must lie directly in a trusted directory. In addition, either the
+/// path as `found` must lie in one too, or the file must have that name. Otherwise a link
+/// `/tmp/x/head` to `/usr/bin/python3` would run an interpreter under the name of a filter.
 pub fn in_trusted_dir(found: &str, canonical: &str, name: &str, dirs: &[String]) -> bool {
     let (Some((found_dir, found_name)), Some((canonical_dir, canonical_name))) =
         (split(found), split(canonical))
@@ -31,7 +32,7 @@ pub fn in_trusted_dir(found: &str, canonical: &str, name: &str, dirs: &[String])
     found_name == name && trusted(&canonical_dir) && (trusted(&found_dir) || canonical_name == name)
 }
 
-/// Directory (normalised) and file name of an absolute path.
+/// Returns the normalized directory and the file name of an absolute path.
 fn split(path: &str) -> Option<(String, &str)> {
     let (dir, name) = path.rsplit_once('/')?;
     if matches!(name, "" | "." | "..") {
@@ -40,7 +41,8 @@ fn split(path: &str) -> Option<(String, &str)> {
     Some((normalised(if dir.is_empty() { "/" } else { dir })?, name))
 }
 
-/// One spelling per absolute directory: no doubled or trailing slashes, no `.`; `None` with `..`.
+/// Returns one spelling per absolute directory: no doubled or trailing slashes and no `.`. Returns
+/// `None` for `..`.
 fn normalised(dir: &str) -> Option<String> {
     if !dir.starts_with('/') || dir.contains('\0') {
         return None;

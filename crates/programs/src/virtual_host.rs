@@ -1,4 +1,4 @@
-//! A host made of a table: no file is read. For policy tests, benchmarks and unit tests.
+//! A host that consists of a table and reads no files, for policy tests, benchmarks and unit tests.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use crate::{
     Lookup, Resolver,
 };
 
-/// Names that are not listed resolve to `/usr/bin/NAME`, paths to themselves. Files under `/usr`,
-/// `/bin`, `/sbin`, `/lib` and `/opt` are native, owned by root and protected; all others belong
-/// to the user and are scripts unless the table says otherwise.
+/// A virtual host. Names that are not listed resolve to `/usr/bin/NAME`, paths to themselves. Files
+/// under `/usr`, `/bin`, `/sbin`, `/lib` and `/opt` are native, owned by root and protected. All
+/// others belong to the user and are scripts unless the table says otherwise.
 #[derive(Debug, Clone, Default)]
 pub struct VirtualHost {
     table: BTreeMap<String, Executable>,
@@ -22,12 +22,13 @@ impl VirtualHost {
         Self::default()
     }
 
-    /// An entry with every property said; for one that leaves some open see [`Self::describe`].
+    /// Adds an entry with every property given. For an entry with default properties, see
+    /// [`Self::describe`].
     pub fn insert(&mut self, name: impl Into<String>, executable: Executable) {
         self.table.insert(name.into(), executable);
     }
 
-    /// What the rules say about a path that is found as `found` and leads to `canonical`.
+    /// Returns the default properties of a path that is found as `found` and leads to `canonical`.
     pub fn describe(found: &str, canonical: &str) -> Executable {
         let system = |path: &str| {
             ["/usr/", "/bin/", "/sbin/", "/lib/", "/opt/"]
@@ -86,8 +87,8 @@ impl Resolver for VirtualHost {
         Ok(Vec::new())
     }
 
-    /// Every path is a file, but for those that the table gives another end to. Each directory holds a
-    /// git repository, and none is one itself.
+    /// Every path is a file, unless the table gives it another destination. Each directory contains
+    /// a git repository, and no directory is itself a repository.
     fn destination(&self, path: &str, cwd: &str) -> Option<Destination> {
         let found = join(cwd, path);
         let listed = self.table.get(path).or_else(|| self.table.get(&found));
@@ -107,7 +108,7 @@ impl Resolver for VirtualHost {
         })
     }
 
-    /// A repository without remotes.
+    /// Returns a repository without remotes.
     fn git_remotes(&self, _cwd: &str) -> Option<GitRemotes> {
         Some(GitRemotes::default())
     }
@@ -117,7 +118,7 @@ impl Resolver for VirtualHost {
     }
 }
 
-/// Joins and cleans a path by its text alone.
+/// Joins and normalizes a path as text, without the file system.
 pub fn join(cwd: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let base = if path.starts_with('/') { "" } else { cwd };

@@ -1,23 +1,23 @@
 //! Dispatch wrappers: programs that start the program named in their arguments.
 //!
-//! A wrapper that is *transparent* changes nothing about what the inner program is trusted for;
-//! the judge looks through it. A *blocked* one is never looked through for trust.
+//! A *transparent* wrapper does not change what the inner program is trusted for, so the judge
+//! looks through it. The judge never looks through a *blocked* wrapper for trust.
 
 use crate::names::program_name;
 
-/// More wrappers in a row are not looked through.
+/// The most wrappers in a row that are looked through.
 pub const MAX_WRAPPERS: usize = 4;
 
 /// What a wrapper does with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dispatch {
     NotWrapper,
-    /// Never looked through for trust.
+    /// A wrapper that is never looked through for trust.
     Blocked {
         wrapper: String,
     },
-    /// `inner` is what it would start. Not `transparent`: it also changes the environment, the
-    /// directory or writes a file, so it is looked through for description only.
+    /// A wrapper that would start `inner`. If it is not `transparent`, it also changes the
+    /// environment or the directory, or writes a file, so it is looked through only to describe it.
     Unwrapped {
         wrapper: String,
         inner: Inner,
@@ -28,9 +28,9 @@ pub enum Dispatch {
 /// The inner command of a wrapper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inner {
-    /// It begins at this index of the wrapper's argv.
+    /// The command begins at this index of the wrapper's argv.
     At(usize),
-    /// It was put together out of an argument (`env -S`).
+    /// The command was assembled from an argument (`env -S`).
     Split(Vec<String>),
 }
 
@@ -53,24 +53,24 @@ impl Inner {
 /// One row: how a wrapper reads its own options.
 struct Wrapper {
     name: &'static str,
-    /// Options that stand alone.
+    /// Options without a value.
     flags: &'static [&'static str],
-    /// Options with a value, separate or (long ones) behind `=`.
+    /// Options with a value, which is separate or, for long options, after `=`.
     values: &'static [&'static str],
     /// Short options of `values` whose value may be attached (`-n5`, `-oL`).
     attached: &'static [&'static str],
     /// Options that make it more than a wrapper.
     untransparent: &'static [&'static str],
-    /// `-5` is an option.
+    /// Whether `-5` is an option.
     numeric_flag: bool,
-    /// Operands of the wrapper itself in front of the command.
+    /// How many operands of the wrapper itself precede the command.
     operands: usize,
 }
 
 const NONE: &[&str] = &[];
 
 const TRANSPARENT: &[Wrapper] = &[
-    // Changes the scheduling priority only.
+    // Changes only the scheduling priority.
     Wrapper {
         name: "nice",
         flags: NONE,
@@ -80,7 +80,7 @@ const TRANSPARENT: &[Wrapper] = &[
         numeric_flag: true,
         operands: 0,
     },
-    // Ignores SIGHUP; any option only prints something.
+    // Ignores SIGHUP. Any option only prints something.
     Wrapper {
         name: "nohup",
         flags: NONE,
@@ -110,7 +110,7 @@ const TRANSPARENT: &[Wrapper] = &[
         numeric_flag: false,
         operands: 1,
     },
-    // Measures; with a file it also writes.
+    // Measures the command. With a file it also writes.
     Wrapper {
         name: "time",
         flags: &[
@@ -157,7 +157,7 @@ const TRANSPARENT: &[Wrapper] = &[
         numeric_flag: false,
         operands: 1,
     },
-    // macOS: keeps the machine awake.
+    // Keeps the machine awake (macOS).
     Wrapper {
         name: "caffeinate",
         flags: &["-d", "-i", "-m", "-s", "-u"],
@@ -167,7 +167,7 @@ const TRANSPARENT: &[Wrapper] = &[
         numeric_flag: false,
         operands: 0,
     },
-    // macOS: only takes rights away.
+    // Only removes rights (macOS).
     Wrapper {
         name: "sandbox-exec",
         flags: NONE,
@@ -179,8 +179,9 @@ const TRANSPARENT: &[Wrapper] = &[
     },
 ];
 
-/// Wrappers that change who runs, where, or under which kernel view; or that read their command
-/// in ways the judge does not model. `arch`, `xcrun` and `script` are for other systems.
+/// Wrappers that change which user runs the command, where, or under which kernel view, or that
+/// read their command in ways the judge does not model. `arch`, `xcrun` and `script` are for other
+/// systems.
 const BLOCKED: &[&str] = &[
     "arch",
     "bwrap",
@@ -219,7 +220,7 @@ const BLOCKED: &[&str] = &[
     "xvfb-run",
 ];
 
-/// Whether the name is a row of either table, or `env`.
+/// Whether the name is in either table, or is `env`.
 pub fn is_dispatch_wrapper(token: &str) -> bool {
     let name = program_name(token);
     name == "env" || BLOCKED.contains(&&*name) || row(&name).is_some()
@@ -229,7 +230,7 @@ fn row(name: &str) -> Option<&'static Wrapper> {
     TRANSPARENT.iter().find(|wrapper| wrapper.name == name)
 }
 
-/// Looks at one wrapper. Total: any argv has an answer.
+/// Reads one wrapper. Any argv has a result.
 pub fn dispatch(argv: &[String]) -> Dispatch {
     let Some(first) = argv.first() else {
         return Dispatch::NotWrapper;
@@ -246,7 +247,7 @@ pub fn dispatch(argv: &[String]) -> Dispatch {
     let Some(wrapper) = row(&name) else {
         return Dispatch::NotWrapper;
     };
-    // Alone, `nice` prints a number: an ordinary program.
+    // `nice` alone prints a number, like an ordinary program.
     if argv.len() == 1 && name == "nice" {
         return Dispatch::NotWrapper;
     }
@@ -263,8 +264,8 @@ pub fn dispatch(argv: &[String]) -> Dispatch {
 }
 
 impl Wrapper {
-    /// The index of the inner command, and whether nothing but the command is changed. `None`
-    /// when an option is not understood or there is no command.
+    /// Returns the index of the inner command, and whether only the command is affected. Returns
+    /// `None` if an option is unknown or there is no command.
     fn inner(&self, argv: &[String]) -> Option<(usize, bool)> {
         let mut index = 1;
         let mut transparent = true;
@@ -284,7 +285,7 @@ impl Wrapper {
         }
         for _ in 0..self.operands {
             let operand = argv.get(index)?;
-            // A descriptor number in place of a lock file means another use of `flock`.
+            // A descriptor number instead of a lock file is another use of `flock`.
             if self.name == "flock" && operand.bytes().all(|byte| byte.is_ascii_digit()) {
                 return None;
             }
@@ -295,7 +296,7 @@ impl Wrapper {
         (!misread).then_some((index, transparent))
     }
 
-    /// How many arguments the option takes up, itself included.
+    /// Returns how many arguments the option takes, including itself.
     fn option_length(&self, token: &str) -> Option<usize> {
         if self.flags.contains(&token) {
             return Some(1);
@@ -316,12 +317,12 @@ impl Wrapper {
     }
 }
 
-/// The wrappers around a command, from the outside in, and what is left.
+/// The wrappers around a command, from the outermost inwards, and the remaining command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
     pub wrappers: Vec<String>,
     pub argv: Vec<String>,
-    /// The wrapper that ended the look: blocked, not transparent, or one too many.
+    /// The wrapper that stopped the search: blocked, not transparent, or one too many.
     pub blocked: Option<String>,
 }
 

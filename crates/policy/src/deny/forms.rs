@@ -210,7 +210,8 @@ const FLAG_PROGRAMS: &[FlagProgram] = &[
     },
 ];
 
-/// Longer lines are compared only as written: rules concern the beginning of a line.
+/// The most words in which other spellings are looked for. The rest of a longer line is compared
+/// only as written.
 const MAX_WORDS: usize = 256;
 
 /// The most spellings that are compared for one command.

@@ -3,7 +3,8 @@
 /// The kind of a value. Every kind answers one question: could this text name a file?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SafeBinOperandKind {
-    /// A count or size: sign, digits, an optional fraction and multiplier (`5`, `+2`, `-3`, `10K`, `1MiB`, `50%`).
+    /// A count or size: sign, digits, an optional fraction and multiplier (`5`, `+2`, `-3`, `10K`,
+    /// `1MiB`, `50%`).
     Number,
     /// Ranges as in `cut -f`: `1,3-5`, `-2`, `4-`.
     List,

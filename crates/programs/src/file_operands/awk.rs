@@ -1,8 +1,9 @@
-//! Which `awk` programs only print what they read.
+//! Decides which `awk` programs only print what they read.
 //!
-//! The program is read as `gawk`, `mawk`, `busybox` and the original `awk` all read it; where they could differ, it
-//! is refused. Redirections, pipes, and names that reach files, programs or the environment are refused wherever
-//! they could be ones: not in texts, patterns and comments, and `>` only where it cannot compare.
+//! The program is parsed as `gawk`, `mawk`, `busybox` and the original `awk` all parse it. Where
+//! they could differ, the program is refused. Redirections, pipes, and names that reach files,
+//! programs or the environment are refused wherever they could take effect: not in texts, patterns
+//! and comments, and `>` only where it cannot be a comparison.
 
 use std::iter::Peekable;
 
@@ -49,7 +50,7 @@ const NAMES: &[&str] = &[
     "toupper",
 ];
 
-/// Words that reach elsewhere without parentheses, or change which files are read.
+/// Words that reach elsewhere without parentheses, or that change which files are read.
 const REACHES: &[&str] = &[
     "close",
     "eval",
@@ -64,7 +65,7 @@ const REACHES: &[&str] = &[
     "system",
 ];
 
-/// Words behind which parentheses are no call.
+/// Words after which parentheses are not a call.
 const STATEMENTS: &[&str] = &[
     "case", "delete", "do", "else", "exit", "for", "if", "in", "print", "printf", "return",
     "switch", "while",
@@ -75,7 +76,7 @@ const REACHES_FAR: &str =
     "the program uses a name that may reach files, programs or the environment";
 const NOT_UNDERSTOOD: &str = "the program is not understood, so it may do more than print";
 
-/// Why the program may do more than print what it reads.
+/// Returns why the program may do more than print what it reads.
 pub(super) fn reach(program: &str) -> Option<&'static str> {
     let mut scan = AwkScan {
         rest: program,
@@ -92,14 +93,14 @@ pub(super) fn reach(program: &str) -> Option<&'static str> {
     }
 }
 
-/// What stands in front of the next token, as far as it decides whether `/` begins a pattern.
+/// The kind of the preceding token, which decides whether `/` begins a pattern.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PrecedingToken {
-    /// The beginning, an operator, a statement: a pattern may follow.
+    /// The beginning, an operator or a statement: a pattern may follow.
     Start,
-    /// A value: what follows divides it.
+    /// A value: a `/` divides it.
     Value,
-    /// `)`: a value, or the condition of a statement.
+    /// `)`: a value, or the end of the condition of a statement.
     Closed,
     /// `++`, `--`, `$` or a function without parentheses: implementations may differ.
     Unclear,
@@ -113,7 +114,7 @@ struct AwkScan<'a> {
 }
 
 impl AwkScan<'_> {
-    /// Reads one token. Whether there was one.
+    /// Reads one token. Returns whether there was one.
     fn token(&mut self) -> Result<bool, &'static str> {
         let Some(first) = self.rest.chars().next() else {
             return Ok(false);
@@ -134,7 +135,7 @@ impl AwkScan<'_> {
                 let digits = self
                     .rest
                     .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-                // `2system(x)` is a number and a call; `1e3` is left out with it.
+                // `2system(x)` is a number and a call. `1e3` is refused together with it.
                 if digits.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
                     return Err(NOT_UNDERSTOOD);
                 }
@@ -167,8 +168,8 @@ impl AwkScan<'_> {
             }
             ']' => before = PrecedingToken::Value,
             '$' => before = PrecedingToken::Unclear,
-            // `>` behind `print` writes; it compares in front of the braces and in parentheses, where no
-            // statement stands.
+            // After `print`, `>` writes. It compares before the braces and in parentheses, where no
+            // statement can be.
             '>' if self.rest.starts_with(">=") => length = 2,
             '>' if !is_double && (self.braces == 0 || self.parentheses > 0) => {}
             '>' | '|' => return Err(REDIRECTS),
@@ -185,13 +186,13 @@ impl AwkScan<'_> {
         let (word, behind) = self.rest.split_at(end);
         let is_statement = STATEMENTS.contains(&word);
         let is_called = behind.trim_start_matches([' ', '\t']).starts_with('(') && !is_statement;
-        // No variable of an implementation has a name of one letter.
+        // No implementation has a variable with a name of one letter.
         let is_upper = word.len() > 1 && word.starts_with(|c: char| c.is_ascii_uppercase());
         let is_known = NAMES.contains(&word);
         if REACHES.contains(&word) || ((is_called || is_upper) && !is_known) {
             return Err(REACHES_FAR);
         }
-        // `for (print > FILE; …)` is a statement in parentheses.
+        // `for (print > FILE; …)` has a statement in parentheses.
         if matches!(word, "print" | "printf") && self.parentheses > 0 {
             return Err(REDIRECTS);
         }
@@ -211,10 +212,11 @@ impl AwkScan<'_> {
                 self.delimited('/')?;
                 self.before = PrecedingToken::Value;
             }
-            // As a pattern it would need a further one.
+            // A pattern would need another `/`.
             PrecedingToken::Closed if self.rest[1..].contains('/') => return Err(NOT_UNDERSTOOD),
-            // Some implementations begin a pattern behind another one, or behind `x in y`. That changes what the
-            // rest means only where a text or a comment could be a part of the pattern instead.
+            // Some implementations begin a pattern after another pattern, or after `x in y`. That
+            // changes the meaning of the rest only if a text or a comment could be part of the
+            // pattern.
             PrecedingToken::Value
                 if self.rest[1..].contains('/') && self.rest.contains(['"', '#']) =>
             {
@@ -229,7 +231,7 @@ impl AwkScan<'_> {
         Ok(())
     }
 
-    /// A text or a pattern, on one line.
+    /// Skips a text or a pattern on one line.
     fn delimited(&mut self, delimiter: char) -> Result<(), &'static str> {
         let mut characters = self.rest.char_indices().skip(1).peekable();
         while let Some((at, character)) = characters.next() {
@@ -255,9 +257,9 @@ impl AwkScan<'_> {
     }
 }
 
-/// Passes a bracket expression of a pattern. Some implementations let `/` end a pattern inside of one, and not all
-/// agree where one ends: so it has no `/`, no bracket but whole classes such as `[:alpha:]`, and does not begin
-/// with `]`.
+/// Skips a bracket expression of a pattern. Some implementations let `/` end a pattern inside one,
+/// and they disagree about where one ends. So it may contain no `/` and no bracket except whole
+/// classes such as `[:alpha:]`, and it may not begin with `]`.
 fn pass_brackets(
     characters: &mut Peekable<impl Iterator<Item = (usize, char)>>,
 ) -> Result<(), &'static str> {
@@ -280,7 +282,7 @@ fn pass_brackets(
     Err(NOT_UNDERSTOOD)
 }
 
-/// Passes `:alpha:]`, of which the bracket in front was read.
+/// Skips `:alpha:]`, after its opening bracket.
 fn pass_class(
     characters: &mut Peekable<impl Iterator<Item = (usize, char)>>,
 ) -> Result<(), &'static str> {

@@ -1,9 +1,9 @@
-//! Options that move a program to another directory, whose files then decide what runs: under `paths` that
-//! directory must lie beneath the patterns, and further files are looked for in it.
+//! Options that move a program to another directory, whose files then decide what runs. An entry
+//! with `paths` must cover that directory, and further files are looked up in it.
 
 use super::{FileOperand, OperandKind};
 
-/// Programs with the option that moves them, as the first argument.
+/// Programs with the option that moves them, which must be the first argument.
 const ROWS: &[DirectoryOption] = &[
     DirectoryOption {
         names: &["make", "gmake"],
@@ -31,7 +31,8 @@ enum OptionForm {
     Attached(&'static str),
 }
 
-/// The directory that the first argument moves the program to, and how many arguments say so.
+/// Returns the directory to which the first argument moves the program, and how many arguments this
+/// takes.
 pub(super) fn moved_to<'a>(name: &str, argv: &[&'a str]) -> Option<(FileOperand<'a>, usize)> {
     let row = ROWS.iter().find(|row| row.names.contains(&name))?;
     let first = *argv.get(1)?;

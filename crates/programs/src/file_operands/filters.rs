@@ -85,7 +85,8 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..ArgumentRow::NONE
     },
     ArgumentRow {
-        // Its language has neither files nor programs. Not `-i`: it would wait for a terminal.
+        // The language of `bc` has neither files nor programs. `-i` is not listed, because it would
+        // wait for a terminal.
         names: &["bc"],
         flags: "lqsw",
         long_flags: &["help", "mathlib", "quiet", "standard", "version", "warn"],
@@ -272,15 +273,16 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..ArgumentRow::NONE
     },
     ArgumentRow {
-        // Programs of these names, not builtins of a shell: no option of them names a file.
+        // The programs of these names, not the builtins of a shell. None of their options names a
+        // file.
         names: &["echo", "printf"],
         operands: OperandRule::Texts,
         ..ArgumentRow::ANY_WORDS
     },
 ];
 
-/// Names that reach beyond the input in a `jq` program: the environment, which may hold secrets, and
-/// modules, which are files.
+/// Names in a `jq` program that reach beyond the input: the environment, which may contain secrets,
+/// and modules, which are files.
 const JQ_REACHES: &[&str] = &[
     "ENV",
     "env",
@@ -297,7 +299,7 @@ fn jq_reads_operands_only(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArg
     };
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = program.split(|c: char| !is_word(c));
-    // `.env` is a field of the input, and `..env` would be two terms.
+    // `.env` is a field of the input; `..env` would be two terms.
     let start = |name: &str| name.as_ptr().addr() - program.as_ptr().addr();
     let is_field = |name: &str| {
         let front = &program[..start(name)];
@@ -310,7 +312,8 @@ fn jq_reads_operands_only(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArg
     Ok(())
 }
 
-/// The table of inline code recognizes sed scripts that write files, read files or run commands.
+/// Refuses sed scripts that the table of inline code recognizes as writing files, reading files or
+/// running commands.
 fn sed_only_edits_text(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     let mut argv = vec!["sed".to_owned()];
     let mut last = None;
@@ -326,7 +329,7 @@ fn sed_only_edits_text(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgume
     }
     argv.push("--".to_owned());
     argv.extend(parsed.operands.iter().map(|(_, word)| (*word).to_owned()));
-    // Not `--sandbox`: a sed that does not know it is no sed that keeps it.
+    // `--sandbox` is not trusted, because a sed that does not know the option does not obey it.
     argv.retain(|word| word != "--sandbox");
     match inline::detect(&argv) {
         Some(hit) => {
@@ -340,7 +343,8 @@ fn sed_only_edits_text(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgume
     }
 }
 
-/// Assignments among the operands can set any variable, but name no file of their own.
+/// Checks the program text. Assignments among the operands can set any variable, but they name no
+/// file themselves.
 fn awk_only_prints(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     let Some(&(index, program)) = parsed.operands.first() else {
         return Ok(());

@@ -1,8 +1,8 @@
-//! `find`: starting points, then an expression of which every word must be known.
+//! `find`: starting points, then an expression in which every word must be known.
 
 use super::{FileOperand, FileUse, OperandKind, RefusedArgument};
 
-/// Tests and actions without a value that only look and print.
+/// Tests and actions without a value that only read and print.
 const PLAIN: &[&str] = &[
     "!",
     "(",
@@ -109,7 +109,8 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
             continue;
         }
         if !begins_expression {
-            // Behind the expression `find` itself refuses it, so it is checked like the others.
+            // After the expression, `find` itself refuses a starting point, so the word is checked
+            // like the others.
             has_start = true;
             operands.push(file(index, word));
             index += 1;
@@ -135,7 +136,7 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
     })
 }
 
-/// `-newermt TIME` and `-newermc FILE`: the last letter says what the value is.
+/// Matches `-newermt TIME` and `-newermc FILE`. The last letter gives the kind of the value.
 fn is_newer_than(word: &str, last: &[u8]) -> bool {
     let letters = word.strip_prefix("-newer").map(str::as_bytes);
     matches!(letters, Some([b'a' | b'B' | b'c' | b'm', kind]) if last.contains(kind))

@@ -1,5 +1,5 @@
-//! `git`: a row for each subcommand that only reads, and what keeps git from starting programs that the
-//! repository's settings name.
+//! `git`: a row for each subcommand that only reads, and the settings that keep git from starting
+//! programs that the repository names.
 
 use super::parse::{ArgumentRow, OperandRule, ParsedArguments};
 use super::{FileOperand, FileUse, OperandKind, RefusedArgument, git_lists};
@@ -9,9 +9,9 @@ const WRITES: &str = "it writes a file";
 const READS: &str = "it reads a further file";
 const CHANGES: &str = "it changes the repository";
 
-/// Settings that a repository may have and that would start a program, write or reach elsewhere.
+/// Settings of a repository that would start a program, write or reach elsewhere, with safe values.
 const SETTINGS: &[(&str, &str)] = &[
-    // Asked about changed files, by programs of any name.
+    // Git asks this program, which may have any name, about changed files.
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
@@ -20,17 +20,17 @@ const SETTINGS: &[(&str, &str)] = &[
     ("gpg.ssh.program", "/bin/false"),
     ("gpg.x509.program", "/bin/false"),
     ("log.showSignature", "false"),
-    // Objects that a partial clone lacks would be fetched.
+    // Git would fetch objects that a partial clone lacks.
     ("protocol.allow", "never"),
-    // Files of the workspace that look like a repository are none.
+    // Files of the workspace that look like a repository do not count as one.
     ("safe.bareRepository", "explicit"),
     ("status.submoduleSummary", "false"),
 ];
 
-/// Variables that git obeys for the same reasons.
+/// Variables that git obeys, set for the same reasons.
 const VARIABLES: &[(&str, &str)] = &[
     ("GIT_NO_LAZY_FETCH", "1"),
-    // The index is not written.
+    // Keeps git from writing the index.
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -39,7 +39,8 @@ const VARIABLES: &[(&str, &str)] = &[
 /// Options before the subcommand that point nowhere else.
 const GLOBAL_FLAGS: &[&str] = &["--no-pager", "-P", "--no-optional-locks"];
 
-/// Settings that may stand before the subcommand (`-c NAME=VALUE`): how the output looks, and nothing else.
+/// Settings that may precede the subcommand (`-c NAME=VALUE`). They change only how the output
+/// looks.
 const OUTPUT_SETTINGS: &[&str] = &[
     "color.ui=always",
     "color.ui=auto",
@@ -50,7 +51,8 @@ const OUTPUT_SETTINGS: &[&str] = &[
     "core.quotepath=off",
 ];
 
-/// What stands before the subcommand: where that begins, and the directory that git is sent to.
+/// Skips the options before the subcommand. Returns where the subcommand begins, and the directory
+/// to which git is sent.
 fn global_options<'a>(argv: &[&'a str]) -> (usize, Option<FileOperand<'a>>) {
     let mut index = 1;
     let mut directory = None;
@@ -61,7 +63,7 @@ fn global_options<'a>(argv: &[&'a str]) -> (usize, Option<FileOperand<'a>>) {
             Some(&"-c") if OUTPUT_SETTINGS.contains(&value.to_ascii_lowercase().as_str()) => {
                 index += 2;
             }
-            // A second one would begin where the first leads.
+            // A second `-C` would be relative to the first.
             Some(&"-C") if directory.is_none() && !value.is_empty() => {
                 directory = Some(FileOperand {
                     index: index + 1,
@@ -122,14 +124,14 @@ fn environment() -> Vec<(String, String)> {
     all
 }
 
-/// Many options of git take their value only if it is attached, and some only in some subcommands: `git log -U
-/// --output=FILE` writes.
+/// The base of all git rows. Many options of git take a value only if it is attached, and some only
+/// in some subcommands: `git log -U --output=FILE` writes.
 pub(super) const GIT: ArgumentRow = ArgumentRow {
     doubtful_values: true,
     ..ArgumentRow::NONE
 };
 
-/// What `diff`, `log` and `show` have in common.
+/// The options that `diff`, `log` and `show` share.
 const DIFFERENCES: ArgumentRow = ArgumentRow {
     flags: "abcgimpqrstuwzEFPDRW",
     values: "GILSUln",
@@ -502,7 +504,7 @@ const ROWS: &[ArgumentRow] = &[
     },
 ];
 
-/// A name makes a branch, unless `--list` says that it is a pattern.
+/// A name creates a branch, unless `--list` makes it a pattern.
 fn branch_only_lists(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     match parsed.operands.first() {
         Some(&(index, _)) if !parsed.has_any(&["--list"]) => Err(RefusedArgument::new(

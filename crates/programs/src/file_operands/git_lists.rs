@@ -1,7 +1,8 @@
 //! `git`: further subcommands of which some forms only list.
 //!
-//! Left out are `remote show` and `ls-remote`, which ask a server, `worktree list`, which names directories elsewhere,
-//! `config --list`, which shows credentials among the settings, and every option that writes, takes names from standard input, starts a program or leaves the repository.
+//! Left out are `remote show` and `ls-remote`, which ask a server, `worktree list`, which names
+//! directories elsewhere, `config --list`, which shows credentials among the settings, and every
+//! option that writes, takes names from standard input, starts a program or leaves the repository.
 
 use super::RefusedArgument;
 use super::git::GIT;
@@ -11,7 +12,7 @@ const STARTS: &str = "it starts a program";
 const CHANGES: &str = "it changes the repository";
 const LEAVES: &str = "it reads files that are not of the repository";
 
-/// Subcommands with a word behind them that says what they do.
+/// Subcommands with a second word that says what they do.
 pub(super) const TWO_WORDS: &[(&str, &str, ArgumentRow)] = &[
     (
         "remote",
@@ -85,7 +86,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..GIT
     },
     ArgumentRow {
-        // Not `--dirty`: it writes the index.
+        // `--dirty` is not listed, because it writes the index.
         names: &["describe"],
         long_flags: &[
             "all",
@@ -321,7 +322,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..GIT
     },
     ArgumentRow {
-        // It starts `git log -p` of itself, with the same settings.
+        // It starts `git log -p`, with the same settings.
         names: &["range-diff"],
         long_flags: &[
             "left-only",
@@ -357,7 +358,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..GIT
     },
     ArgumentRow {
-        // Not `--untracked`: links among these files are followed.
+        // `--untracked` is not listed, because it follows links among untracked files.
         names: &["grep"],
         flags: "acEFGHhIiLlnoPpqvWwz",
         values: "ABCem",
@@ -410,7 +411,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
     },
 ];
 
-/// A name makes a tag, unless an option says that names are patterns.
+/// A name creates a tag, unless an option makes names patterns.
 fn tag_only_lists(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     match parsed.operands.first() {
         Some(&(index, _)) if !parsed.has_any(&["-l", "--list"]) => Err(RefusedArgument::new(
@@ -421,7 +422,7 @@ fn tag_only_lists(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     }
 }
 
-/// Words that are subcommands of `reflog`, besides `show`.
+/// Subcommands of `reflog` besides `show`.
 const REFLOG_CHANGES: [&str; 7] = [
     "delete", "drop", "exists", "expire", "list", "migrate", "write",
 ];
@@ -434,7 +435,7 @@ fn reflog_only_shows(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument
     }
 }
 
-/// Settings that hold no credential and that Interlock does not set for the run.
+/// Settings that contain no credential and that Interlock does not set for the run.
 const SHOWN_SETTINGS: &[&str] = &[
     "core.autocrlf",
     "core.bare",
@@ -448,13 +449,14 @@ const SHOWN_SETTINGS: &[&str] = &[
     "user.name",
 ];
 
-/// Settings of a branch or a remote, by the last part of their name. `git remote -v` shows the addresses too.
+/// Settings of a branch or a remote, by the last part of their name. `git remote -v` also shows the
+/// addresses.
 const SHOWN_OF_NAMES: &[(&str, &[&str])] = &[
     ("branch.", &[".merge", ".rebase", ".remote"]),
     ("remote.", &[".url"]),
 ];
 
-/// One name shows a setting, and a second word would be its new value.
+/// One name shows a setting. A second word would be its new value.
 fn config_shows_one_setting(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     let [(index, name)] = parsed.operands.as_slice() else {
         let index = parsed.operands.last().map_or(0, |(index, _)| *index);
@@ -472,7 +474,7 @@ fn config_shows_one_setting(parsed: &ParsedArguments<'_>) -> Result<(), RefusedA
     Err(RefusedArgument::new(*index, why))
 }
 
-/// A second word would be what the first leads to from then on.
+/// A second word would be the new target of the first.
 fn symbolic_ref_only_shows(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     match parsed.operands.get(1) {
         Some(&(index, _)) => Err(RefusedArgument::new(index, CHANGES)),

@@ -1,8 +1,8 @@
-//! Which arguments of a command can name a file: what an entry with `paths` is judged by.
+//! Finds the arguments of a command that can name a file, for entries with `paths`.
 //!
-//! A program with a row is read by that row, and the row lists what it allows. An option that is not
-//! listed is refused, abbreviated long options included: it may name a file, start a program or write.
-//! A program without a row is read generously: whatever could be a path counts as one.
+//! If a program has a row, the row lists what it allows. An option that is not listed is refused,
+//! including abbreviated long options: it may name a file, start a program or write. Without a row,
+//! everything that could be a path counts as one.
 
 mod awk;
 mod directories;
@@ -21,26 +21,27 @@ use parse::ArgumentRow;
 pub use placement::{FilePlacement, file_placement};
 pub use versions::version_calls;
 
-/// What a command does with files, as far as its arguments say it.
+/// What a command does with files, as far as its arguments say so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileUse<'a> {
     pub operands: Vec<FileOperand<'a>>,
-    /// The program looks at its working directory, whatever its arguments name.
+    /// Whether the program reads its working directory, whatever its arguments name.
     pub reads_cwd: bool,
-    /// The program looks for a git repository, from the working directory upwards.
+    /// Whether the program looks for a git repository, from the working directory upwards.
     pub reads_repository: bool,
-    /// Where the operands are looked for, if an option moves the program away from its working directory.
+    /// The directory for the operands, if an option moves the program out of its working directory.
     pub directory: Option<FileOperand<'a>>,
-    /// The call only shows the version of the program itself.
+    /// Whether the call only shows the version of the program itself.
     pub only_version: bool,
-    /// Variables that keep the program from starting others, which its own settings may name.
+    /// Variables that keep the program from starting other programs, which its own settings may
+    /// name.
     pub environment: Vec<(String, String)>,
 }
 
 /// An argument, or a part of one, that can name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileOperand<'a> {
-    /// Position in the argument vector; 0 is the program.
+    /// The position in the argument vector; 0 is the program.
     pub index: usize,
     pub path: &'a str,
     pub wants: OperandKind,
@@ -50,14 +51,14 @@ pub struct FileOperand<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperandKind {
     Any,
-    /// A directory would be read with everything that links in it lead to.
+    /// Not a directory, because links in it would be followed.
     NotDirectory,
 }
 
 /// An argument that no entry with `paths` covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedArgument {
-    /// Position in the argument vector.
+    /// The position in the argument vector.
     pub index: usize,
     pub why: &'static str,
 }
@@ -68,10 +69,10 @@ impl RefusedArgument {
     }
 }
 
-/// Reads an argument vector by the row of its program, else as that of an unknown program.
+/// Reads an argument vector by the row of its program, or else as that of an unknown program.
 ///
-/// The row goes by the name that the program is called by. Whether that name leads to the program that
-/// is meant is for the entry to say.
+/// The row is chosen by the name of the call. The entry must ensure that this name leads to the
+/// intended program.
 pub fn file_use(argv: &[String]) -> Result<FileUse<'_>, RefusedArgument> {
     let words: Vec<&str> = argv.iter().map(String::as_str).collect();
     let Some(name) = words.first().and_then(|name| name.rsplit('/').next()) else {
@@ -94,7 +95,7 @@ pub fn file_use(argv: &[String]) -> Result<FileUse<'_>, RefusedArgument> {
     }
 }
 
-/// Whether the arguments of this program are read by a row of its own.
+/// Whether this program has its own row.
 pub fn has_row(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
     matches!(name, "git" | "find") || row(name).is_some()

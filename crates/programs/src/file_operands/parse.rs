@@ -1,8 +1,8 @@
-//! The form of a row, and how it reads arguments.
+//! The form of a row, and how a row reads arguments.
 
 use super::{FileOperand, FileUse, OperandKind, RefusedArgument};
 
-/// How a program reads its arguments, and which of them it may have under `paths`.
+/// How a program reads its arguments, and which arguments an entry with `paths` may cover.
 pub(super) struct ArgumentRow {
     pub names: &'static [&'static str],
     /// Letters of short options without a value.
@@ -14,69 +14,69 @@ pub(super) struct ArgumentRow {
     /// Letters of short options whose value is a file.
     pub files: &'static str,
     pub long_flags: &'static [&'static str],
-    /// `--name VALUE` or `--name=VALUE`.
+    /// Options written as `--name VALUE` or `--name=VALUE`.
     pub long_values: &'static [&'static str],
-    /// `--name` or `--name=VALUE`.
+    /// Options written as `--name` or `--name=VALUE`.
     pub long_attached: &'static [&'static str],
     pub long_files: &'static [&'static str],
-    /// Options with so many values, none of which names a file.
+    /// Options with this many values, none of which names a file.
     pub long_several: &'static [(&'static str, usize)],
-    /// Options that are left out on purpose, with the reason that a refusal gives.
+    /// Options that are left out on purpose, with the reason for the refusal.
     pub refused: &'static [(&'static str, &'static str)],
-    /// `-20` is an option.
+    /// Whether `-20` is an option.
     pub numbers: bool,
-    /// Words that begin with `-` are options.
+    /// Whether words that begin with `-` are options.
     pub takes_options: bool,
-    /// Options stand in front of the first operand only: behind it a word with a dash is a file to some
-    /// implementations, and what follows it is one more.
+    /// Whether options may only precede the first operand. After it, some implementations read a
+    /// word with a dash as a file, and the next word as another file.
     pub options_first: bool,
-    /// A letter with a value takes the next argument also where further letters follow it, which are
-    /// options of their own: only at the end of its word is the reading certain.
+    /// Whether a letter with a value takes the next argument even if other option letters follow in
+    /// its word. The reading is certain only if the letter is the last of its word.
     pub values_end_clusters: bool,
-    /// Each word has one option: what stands behind the letter is its value, or part of its name.
+    /// Whether each word is one option. The text after the letter is its value or part of its name.
     pub one_letter: bool,
-    /// Options whose value may begin with `-` in a word of its own. For all others such a word is refused: where a
-    /// program takes the value only if it is attached, the word is one more option.
+    /// Options whose separate value may begin with `-`. For all other options such a word is
+    /// refused: if the program takes the value only when attached, the word is another option.
     pub dash_values: &'static [&'static str],
-    /// The program may take a value only if it is attached, else the next word is an operand: it counts as a file
-    /// besides.
+    /// Whether the program may take a value only if it is attached, so that the next word may be an
+    /// operand. That word then also counts as a file.
     pub doubtful_values: bool,
     pub operands: OperandRule,
     pub cwd: WorkingDirectory,
-    /// What the lists cannot say.
+    /// A check of what the lists cannot express.
     pub inspect: Option<ArgumentInspection>,
 }
 
-/// Looks at all arguments together.
+/// Checks all arguments together.
 pub(super) type ArgumentInspection = fn(&ParsedArguments<'_>) -> Result<(), RefusedArgument>;
 
-/// Operands with their places among the arguments, and what they may lead to.
+/// Operands with their positions, and what they may lead to.
 type FoundOperands<'p, 'a> = (&'p [(usize, &'a str)], OperandKind);
 
-/// What stands behind the options.
+/// The meaning of the operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OperandRule {
     /// Files; `-` is standard input.
     Files,
-    /// Files, not directories, unless one of these options is there.
+    /// Files but not directories, unless one of these options is present.
     FilesUnless(&'static [&'static str]),
-    /// At most so many files: one more would be written.
+    /// At most this many files, because the program would write the next one.
     AtMost(usize),
-    /// A text first, unless one of these options brings it; then files.
+    /// First a text, unless one of these options provides it, then files.
     TextThenFiles(&'static [&'static str]),
     /// Texts that name no file.
     Texts,
-    /// None.
+    /// No operands.
     Nothing,
 }
 
-/// When a program looks at its working directory.
+/// When a program reads its working directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkingDirectory {
     Never,
-    /// Where no file is named.
+    /// If no file is named.
     WithoutFiles,
-    /// Where no file is named and one of these options is there.
+    /// If no file is named and one of these options is present.
     WithoutFilesIf(&'static [&'static str]),
 }
 
@@ -105,7 +105,7 @@ impl ArgumentRow {
         inspect: None,
     };
 
-    /// A program that prints its arguments: options are words like the others.
+    /// A row for a program that prints its arguments, including words that look like options.
     pub const ANY_WORDS: Self = Self {
         takes_options: false,
         ..Self::NONE
@@ -142,7 +142,7 @@ impl ArgumentRow {
         })
     }
 
-    /// The operands that are files, and what they may lead to.
+    /// Returns the operands that are files, and what they may lead to.
     fn file_operands<'p, 'a>(
         &self,
         parsed: &'p ParsedArguments<'a>,
@@ -212,7 +212,7 @@ impl ArgumentRow {
         Ok(parsed)
     }
 
-    /// One long option; the number of further arguments that it takes.
+    /// Reads one long option and returns how many further arguments it takes.
     fn long<'a>(
         &self,
         long: &'a str,
@@ -260,7 +260,7 @@ impl ArgumentRow {
         ))
     }
 
-    /// A cluster of short options; the number of further arguments that it takes.
+    /// Reads a cluster of short options and returns how many further arguments it takes.
     fn cluster<'a>(
         &self,
         word: &'a str,
@@ -313,7 +313,7 @@ impl ArgumentRow {
         Ok(0)
     }
 
-    /// Looks at a word that an option may take for its value, and may not.
+    /// Checks a word that may or may not be the value of the preceding option.
     fn separate_value<'a>(
         &self,
         option: &str,
@@ -346,10 +346,10 @@ impl ArgumentRow {
 pub(super) const UNKNOWN_OPTION: &str =
     "the option is not known to name no file, to write nothing and to start no program";
 
-/// What a row made of the arguments.
+/// The result of reading the arguments by a row.
 #[derive(Debug, Default)]
 pub(super) struct ParsedArguments<'a> {
-    /// With dashes, value and position.
+    /// Options with dashes, value and position.
     pub options: Vec<(String, Option<&'a str>, usize)>,
     pub operands: Vec<(usize, &'a str)>,
     /// Values of options that are files.
@@ -362,7 +362,7 @@ impl<'a> ParsedArguments<'a> {
         names.any(|(name, _, _)| options.contains(&name.as_str()))
     }
 
-    /// A value that is missing is an error that the program reports.
+    /// Adds a file. If the value is missing, the program itself reports the error.
     fn file(&mut self, index: usize, path: Option<&'a str>) {
         if self.files.iter().any(|known| known.index == index) {
             return;

@@ -1,21 +1,21 @@
-//! Programs that put files under names of their own choice: into a directory each keeps its name, so that what is
-//! written follows from two arguments together.
+//! Programs that choose the names of the files that they write: in a target directory each file
+//! keeps its name, so two arguments together name what is written.
 
 /// What `cp`, `mv`, `ln` and `install` put where, what `tee` writes, and what `chmod` changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePlacement<'a> {
     pub sources: Vec<&'a str>,
-    /// The last operand, and each value that may be one of `-t`.
+    /// The last operand, and each value that may belong to `-t`.
     pub targets: Vec<&'a str>,
-    /// Directories are copied with what is in them, into directories that are there already.
+    /// Whether directories are copied with their content, into directories that may already exist.
     pub is_recursive: bool,
-    /// A recursive copy holds what links in the sources lead to.
+    /// Whether a recursive copy includes what links in the sources lead to.
     pub follows_links: bool,
-    /// A directory that is the target is written to itself, and not to a name in it.
+    /// Whether the target itself is written even if it is a directory, and not a name in it.
     pub is_onto_target: bool,
-    /// The sources are gone afterwards.
+    /// Whether the sources are removed afterwards.
     pub moves: bool,
-    /// What is given becomes a program, by its mode.
+    /// Whether the mode makes the files programs.
     pub makes_programs: bool,
 }
 
@@ -54,7 +54,7 @@ pub fn file_placement(argv: &[String]) -> Option<FilePlacement<'_>> {
         }
     }
     if name == "chmod" {
-        // The mode is the first.
+        // The first operand is the mode.
         targets.extend(sources.drain(..).skip(1));
     } else if name == "tee" {
         targets.append(&mut sources);
@@ -78,13 +78,13 @@ pub fn file_placement(argv: &[String]) -> Option<FilePlacement<'_>> {
     })
 }
 
-/// The letters of a word of short options.
+/// Returns the letters of a word of short options.
 fn cluster(word: &str) -> Option<&str> {
     word.strip_prefix('-')
         .filter(|letters| !letters.starts_with('-'))
 }
 
-/// Whether a word is a long option, or a beginning of it.
+/// Whether a word is a long option or an abbreviation of it.
 fn is_long(word: &str, option: &str) -> bool {
     word.len() > 2 && option.starts_with(word)
 }

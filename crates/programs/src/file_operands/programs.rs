@@ -1,4 +1,4 @@
-//! Rows of programs that look at files and at the system.
+//! Rows of programs that read files and the state of the system.
 
 use super::RefusedArgument;
 use super::parse::{ArgumentRow, OperandRule, ParsedArguments, WorkingDirectory};

@@ -1,4 +1,4 @@
-//! Rows of small programs that look at text, at names of files and at the machine.
+//! Rows of small programs that read text, names of files and the state of the machine.
 
 use super::RefusedArgument;
 use super::parse::{ArgumentRow, OperandRule, ParsedArguments, WorkingDirectory};
@@ -95,7 +95,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         operands: OperandRule::Texts,
         ..ArgumentRow::NONE
     },
-    // Where a link leads is shown only if that is covered.
+    // `realpath` shows where a link leads only if that target is covered.
     ArgumentRow {
         names: &["realpath"],
         flags: "emLPqsz",
@@ -262,8 +262,8 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..ArgumentRow::NONE
     },
     ArgumentRow {
-        // A second operand is written. Options are names of which some are beginnings of others: `-pl 10` is
-        // `-p`, and 10 is the file.
+        // A second operand is written. Some options are prefixes of others: `-pl 10` is `-p`, and
+        // 10 is the file.
         names: &["xxd"],
         flags: "abCdeEiphuv",
         values: "cglos",
@@ -293,7 +293,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..ArgumentRow::NONE
     },
     ArgumentRow {
-        // A name would set the name of the machine.
+        // An operand would set the name of the machine.
         names: &["hostname"],
         flags: "s",
         long_flags: &["help", "short", "version"],
@@ -307,14 +307,14 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..ArgumentRow::NONE
     },
     ArgumentRow {
-        // Computes with its words; it has no options that name a file.
+        // `expr` computes with its words, and no option of it names a file.
         names: &["expr"],
         operands: OperandRule::Texts,
         ..ArgumentRow::ANY_WORDS
     },
 ];
 
-/// Programs of binutils put the words of FILE in the place of `@FILE`, wherever it stands.
+/// Refuses `@FILE`, because programs of binutils replace it by the words of FILE wherever it is.
 fn no_lists_of_arguments(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     let operands = parsed.operands.iter().copied();
     let values = parsed.options.iter();

@@ -1,16 +1,16 @@
-//! Calls that only show a version: what may be asked of well-known programs before anything else is known.
+//! Calls that only show a version, which the base allows for well-known programs.
 //!
-//! A row is there only if the program reads no file of its working directory for it, starts no other
+//! A program has a row only if such a call reads no file of its working directory, starts no other
 //! program and asks no server. Left out for that reason are `cargo`, `rustc` (rustup obeys
 //! `rust-toolchain.toml`), `mvn` (`.mvn/jvm.config`), `gradle`, `yarn` (`.yarnrc`), `pnpm`, `npm`
-//! (`package.json`, `.npmrc`), `terraform` (asks a server), `sqlite3` and `gdb` (start-up files).
+//! (`package.json`, `.npmrc`), `terraform` (asks a server), `sqlite3` and `gdb` (startup files).
 
-/// A program and the arguments with which it shows its version.
+/// A program with the arguments that show its version.
 struct VersionCall {
     names: &'static [&'static str],
-    /// Each is a whole list of arguments.
+    /// Each item is a whole list of arguments.
     arguments: &'static [&'static [&'static str]],
-    /// What keeps it from doing more.
+    /// Variables that keep the call from doing more.
     environment: &'static [(&'static str, &'static str)],
 }
 
@@ -23,11 +23,11 @@ const fn long(names: &'static [&'static str]) -> VersionCall {
 }
 
 const ROWS: &[VersionCall] = &[
-    // They print and end before they look at a source, a rule or a script.
+    // These programs print and exit before they read a source, a rule or a script.
     long(&["gcc", "g++", "cc", "clang"]),
     long(&["make", "cmake", "ninja"]),
     long(&["curl", "gh", "tar", "perl", "psql", "uv"]),
-    // The client's own; `docker version` would ask the daemon.
+    // These options show the client's own version; `docker version` would ask the daemon.
     long(&["docker", "podman"]),
     VersionCall {
         names: &["python3", "python"],
@@ -39,14 +39,14 @@ const ROWS: &[VersionCall] = &[
         arguments: &[&["--version"], &["-v"]],
         environment: &[],
     },
-    // Only the class that shows it is loaded. While it runs, the virtual machine keeps counters in a file of
-    // its own below /tmp.
+    // Java loads only the class that shows the version. While it runs, the virtual machine keeps
+    // counters in its own file below /tmp.
     VersionCall {
         names: &["java", "javac"],
         arguments: &[&["-version"], &["--version"]],
         environment: &[],
     },
-    // The module in the directory may ask for another toolchain, which go would fetch and start.
+    // The module in the directory may require another toolchain, which go would fetch and start.
     VersionCall {
         names: &["go"],
         arguments: &[&["version"]],
@@ -59,7 +59,7 @@ const ROWS: &[VersionCall] = &[
     },
 ];
 
-/// The variables that such a call runs with, if it is one.
+/// Returns the variables for such a call, or `None` if this is not one.
 pub(super) fn environment(name: &str, argv: &[&str]) -> Option<Vec<(String, String)>> {
     let row = ROWS.iter().find(|row| row.names.contains(&name))?;
     let given = argv.get(1..)?;
@@ -68,7 +68,7 @@ pub(super) fn environment(name: &str, argv: &[&str]) -> Option<Vec<(String, Stri
     is_listed.then(|| row.environment.iter().map(own).collect())
 }
 
-/// Every program of the table with its lists of arguments.
+/// Returns every program of the table with its lists of arguments.
 pub fn version_calls() -> impl Iterator<Item = (&'static str, &'static [&'static [&'static str]])> {
     let rows = ROWS.iter();
     rows.flat_map(|row| row.names.iter().map(|name| (*name, row.arguments)))

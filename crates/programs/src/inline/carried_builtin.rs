@@ -3,16 +3,16 @@
 use super::carriers::{Carried, CarrierWord, join_words, unwrap_carrier};
 use crate::names::program_name;
 
-/// A shell builtin that runs commands which are not its own words, behind `command` and the like.
+/// A shell builtin behind `command` and the like that runs commands from outside its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CarriedBuiltin {
-    /// `eval`: the text that it would run.
+    /// `eval`, with the text that it would run.
     Eval(String),
-    /// `source` or `.`: the name as written; the commands come from a file.
+    /// `source` or `.`, with the name as written. The commands come from that file.
     Source(String),
 }
 
-/// The builtin that `command`, `builtin` or `exec` hand on to, if it runs commands of its own.
+/// Returns the builtin behind `command`, `builtin` or `exec`, if it runs further commands.
 pub fn carried_builtin(argv: &[impl AsRef<str>]) -> Option<CarriedBuiltin> {
     let mut words = CarrierWord::all(argv);
     loop {

@@ -1,5 +1,5 @@
-//! Looks behind programs that only carry another one: `sudo`, `doas`, `env`, `command`,
-//! `builtin`, `exec`, and a shell text that hands its own arguments on.
+//! Looks behind programs that only carry another program: `sudo`, `doas`, `env`, `command`,
+//! `builtin`, `exec`, and a shell text that passes on its own arguments.
 
 use super::detect::detect;
 use super::grammar::{Grammar, OptionOrder};
@@ -11,10 +11,10 @@ use crate::names::program_name;
 /// How often `env -S` may unfold into another `env -S`.
 pub const MAX_SPLIT_LEVELS: usize = 32;
 
-/// [`detect`] for the program that `argv` really starts. `arg_index` refers to `argv` as given;
-/// for text that `env -S` has split it is the argument which held the text.
+/// Calls [`detect`] for the program that `argv` really starts. `arg_index` refers to `argv` as
+/// given; for text that `env -S` has split, it is the argument that contained the text.
 ///
-/// For finding only: what a carrier carries must not be trusted because nothing was found.
+/// Use this only to find code: the absence of a hit must not make a carried command trusted.
 pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     let mut words = CarrierWord::all(argv);
     let mut levels = 0;
@@ -46,7 +46,7 @@ pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     }
 }
 
-/// One word of a command that a carrier may hand on.
+/// One word of a command that a carrier may pass on.
 #[derive(Debug)]
 pub struct CarrierWord {
     pub text: String,
@@ -66,26 +66,26 @@ impl CarrierWord {
     }
 }
 
-/// The words as one text, parted by one blank.
+/// Joins the words with one blank between them.
 pub fn join_words(words: &[CarrierWord]) -> String {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     texts.join(" ")
 }
 
-/// What stands behind one carrier.
+/// The content of one carrier.
 #[derive(Debug)]
 pub enum Carried {
     /// The program behind the carrier.
     Words(Vec<CarrierWord>),
-    /// The same carrier again, with a text split into words.
+    /// The same carrier again, with its text split into words.
     Split(Vec<CarrierWord>),
-    /// No carrier: this is what runs.
+    /// There is no carrier: this is what runs.
     Last(Vec<CarrierWord>),
     /// The carrier runs nothing.
     Nothing,
 }
 
-/// Takes one carrier away.
+/// Removes one carrier.
 pub fn unwrap_carrier(words: Vec<CarrierWord>) -> Carried {
     let name = words.first().map(|word| program_name(&word.text));
     let name = name.unwrap_or_default();
@@ -100,7 +100,7 @@ pub fn unwrap_carrier(words: Vec<CarrierWord>) -> Carried {
 struct Carrier {
     name: &'static str,
     grammar: &'static Grammar,
-    /// Options with which nothing is run.
+    /// Options with which the carrier runs nothing.
     runs_nothing: &'static [&'static str],
     assignments: Assignments,
     /// Options whose value is split into further arguments.
@@ -110,9 +110,9 @@ struct Carrier {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Assignments {
     No,
-    /// `NAME=VALUE` may stand in front of the program.
+    /// `NAME=VALUE` may precede the program.
     Yes,
-    /// And options may follow it.
+    /// As `Yes`, and options may follow the assignments.
     ThenOptions,
 }
 
@@ -120,7 +120,7 @@ const CARRIERS: &[Carrier] = &[
     Carrier {
         name: "sudo",
         grammar: &SUDO,
-        // Edit, list, validate, forget, explain: no command of the caller's is started.
+        // Edit, list, validate, forget, explain: these start no command of the caller.
         runs_nothing: &[
             "-K",
             "-V",
@@ -154,7 +154,7 @@ const CARRIERS: &[Carrier] = &[
     Carrier {
         name: "command",
         grammar: &COMMAND,
-        // They only tell what the name stands for.
+        // These options only report what the name stands for.
         runs_nothing: &["-v", "-V"],
         assignments: Assignments::No,
         splits: &[],
@@ -175,7 +175,7 @@ const CARRIERS: &[Carrier] = &[
     },
 ];
 
-/// What the carriers have in common: the first operand is the program, and what follows is its.
+/// The grammar that carriers share: the first operand is the program, and its arguments follow.
 const CARRYING: Grammar = Grammar {
     order: OptionOrder::Until(1),
     unknown_may_take_value: false,
@@ -261,12 +261,12 @@ fn leading(texts: &[&str], belongs: impl Fn(&str) -> bool) -> usize {
     texts.iter().take_while(|text| belongs(text)).count()
 }
 
-/// Whether a carrier takes the word for `NAME=VALUE` in front of a program.
+/// Whether a carrier reads the word as `NAME=VALUE` before a program.
 pub fn is_assignment(text: &str) -> bool {
     text.contains('=')
 }
 
-/// The carrier itself, the words of the split text, and what stands behind the text.
+/// Joins the carrier itself, the words of the split text, and the words after the text.
 fn splice(words: Vec<CarrierWord>, split_words: Vec<String>, behind: usize) -> Vec<CarrierWord> {
     let origin = words
         .get(behind.saturating_sub(1))
@@ -283,12 +283,12 @@ fn splice(words: Vec<CarrierWord>, split_words: Vec<String>, behind: usize) -> V
         .collect()
 }
 
-/// Shells whose text can hand its arguments on: `sh -c '"$@"' name program …`.
+/// Shells whose text can pass on its arguments: `sh -c '"$@"' name program …`.
 const SHELLS: [&str; 11] = [
     "ash", "bash", "dash", "fish", "ksh", "mksh", "osh", "rbash", "sh", "yash", "zsh",
 ];
 
-/// The program that a shell text starts by its own positional arguments, if it does that.
+/// Returns the program that a shell text starts through its own positional arguments, if it does.
 fn forwarded(mut words: Vec<CarrierWord>) -> Carried {
     let Some(text_at) = shell_text(&words) else {
         return Carried::Last(words);
@@ -302,7 +302,7 @@ fn forwarded(mut words: Vec<CarrierWord>) -> Carried {
     }
 }
 
-/// The index of the text behind `-c`.
+/// Returns the index of the text after `-c`.
 fn shell_text(words: &[CarrierWord]) -> Option<usize> {
     let mut has_text = false;
     let mut at = 1;
@@ -333,13 +333,13 @@ enum Forward {
     BehindName,
 }
 
-/// Words that may stand in front of the command word of a shell text.
+/// Words that may precede the command word of a shell text.
 const BEFORE_COMMAND: [&str; 17] = [
     "!", "builtin", "command", "do", "doas", "elif", "else", "env", "eval", "exec", "if", "nohup",
     "sudo", "then", "time", "until", "while",
 ];
 
-/// Whether some command of the text is nothing but the arguments that the shell was given.
+/// Whether some command of the text consists only of the arguments of the shell.
 fn forwards(text: &str) -> Option<Forward> {
     let is_all = |word: &str| word.starts_with("$@") || word.starts_with("$*");
     let braces = [("${@", "$@"), ("${*", "$*"), ("${0}", "$0"), ("${1}", "$1")];

@@ -113,7 +113,7 @@ const SQLITE: Grammar = Grammar {
     ..Grammar::WORDS
 };
 
-/// Behind the database file every operand is run.
+/// Every operand after the database file is run.
 fn sqlite_statements(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let statements = parsed.operands.iter().skip(1);
     let acting = statements.filter(|&&index| sqlite_acts(call.argv[index]));
@@ -122,7 +122,7 @@ fn sqlite_statements(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<Inli
         .collect()
 }
 
-/// Client commands that only show something or format it.
+/// Client commands that only show or format something.
 const SQLITE_SHOWING: [&str; 18] = [
     ".bail",
     ".changes",
@@ -144,7 +144,7 @@ const SQLITE_SHOWING: [&str; 18] = [
     ".width",
 ];
 
-/// Functions by which a query reaches files and libraries.
+/// Functions through which a query reaches files and libraries.
 const SQLITE_REACHING: [&str; 6] = [
     "edit",
     "fts3_tokenizer",
@@ -154,8 +154,8 @@ const SQLITE_REACHING: [&str; 6] = [
     "zipfile",
 ];
 
-/// Whether the text does more than query one database: anything but plain queries and showing
-/// commands.
+/// Whether the text does more than query one database, that is, anything but plain queries and
+/// showing commands.
 fn sqlite_acts(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     if SQLITE_REACHING.iter().any(|name| lower.contains(name)) {

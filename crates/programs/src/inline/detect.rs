@@ -1,4 +1,4 @@
-//! Looks a program up and reads its argv by its table.
+//! Finds a program's table and reads its argv by that table.
 
 use super::grammar::ProgramGrammar;
 use super::hit::InlineHit;
@@ -17,8 +17,8 @@ pub(super) const INLINE_TABLES: [&[ProgramGrammar]; 4] = [
     stream::PROGRAMS,
 ];
 
-/// Programs with another purpose, of which some options start programs, load code, point
-/// elsewhere or write files.
+/// Programs with another purpose, of which some options start programs, load code, point elsewhere
+/// or write files.
 const OPTION_TABLES: [&[ProgramGrammar]; 8] = [
     git::PROGRAMS,
     files::PROGRAMS,
@@ -30,10 +30,10 @@ const OPTION_TABLES: [&[ProgramGrammar]; 8] = [
     databases::PROGRAMS,
 ];
 
-/// The most telling hit in this argv: by [`super::HitKind`], then by position. Only `argv[0]`
-/// itself is looked at, not a program that it carries.
+/// Returns the most informative hit in this argv, by [`super::HitKind`] and then by position. Only
+/// `argv[0]` itself is checked, not a program that it carries.
 ///
-/// A hit may tighten a verdict. `None` must not be read as permission.
+/// A hit may tighten a verdict. `None` is not a permission.
 pub fn detect(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     let name = program_name(argv.first()?.as_ref());
     let program = find(&name)?;
@@ -50,8 +50,8 @@ pub fn detect(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     hits.into_iter().min_by_key(|hit| (hit.kind, hit.arg_index))
 }
 
-/// What the table of a program makes of an argv: its options and operands, and what its own
-/// inspection finds. `None` for a program that has no table.
+/// Reads an argv by a program's table: returns the options and operands, and the findings of the
+/// program's own inspection. Returns `None` for a program without a table.
 pub(super) fn read<'a>(
     name: &str,
     argv: &[&'a str],
@@ -68,16 +68,17 @@ pub(super) fn read<'a>(
     Some((parsed, found))
 }
 
-/// How a program is known to run code that it is given.
+/// How a program can run code that it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// To run program text is what it is for.
+    /// The purpose of the program is to run program text.
     Interpreter,
     /// Some of its options start programs, load code, point elsewhere or write files.
     Options,
 }
 
-/// What the tables know of a program, by name or path. `None` is no proof of harmlessness.
+/// Returns what the tables know of a program, by name or path. `None` does not prove that it is
+/// harmless.
 pub fn reach(program: &str) -> Option<Reach> {
     let name = program_name(program);
     if super::runtimes::is_runtime(&name) {

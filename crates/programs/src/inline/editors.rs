@@ -1,4 +1,4 @@
-//! Editors and pagers: commands in argv, other start-up files, helper programs.
+//! Editors and pagers: commands in argv, other startup files, helper programs.
 
 use super::files::{is_a_file, is_odd_pager};
 use super::grammar::{Grammar, ProgramGrammar, code, config, loads, program, writes};
@@ -65,7 +65,7 @@ const VIM: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// `+`, `+12`, `+/pattern` say where to start reading; everything else is a command.
+/// Whether the text is a command. `+`, `+12` and `+/pattern` only say where to start reading.
 fn is_more_than_a_place(text: &str) -> bool {
     let pattern_alone = text.starts_with('/') && !text.contains('|');
     !pattern_alone && !text.chars().all(|c| c.is_ascii_digit())
@@ -140,7 +140,8 @@ const LESS: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Starting at a line, the end or a match is harmless; `!`, `|`, `s`, `v`, `#` are not.
+/// Whether a pager's start command acts. Starting at a line, the end or a match is harmless; `!`,
+/// `|`, `s`, `v`, `#` are not.
 fn pager_acts(text: &str) -> bool {
     let text = text.trim_start_matches('+');
     let searches = text.starts_with(['/', '?', '&']) && !text.contains(['\n', '\r']);

@@ -85,7 +85,7 @@ const TAR: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Only these, with a level or a number of threads, are harmless as compressors.
+/// The only harmless compressors, with a level or a number of threads.
 const COMPRESSORS: [&str; 14] = [
     "brotli", "bzip2", "compress", "gzip", "lbzip2", "lz4", "lzip", "lzma", "lzop", "pbzip2",
     "pigz", "pixz", "xz", "zstd",
@@ -119,8 +119,9 @@ fn runs_command(action: &str) -> bool {
     )
 }
 
-/// What the table cannot say of tar. Old style: `tar cfI archive program`, letters without a dash,
-/// their values behind in the same order. And a list of files is only that if it is read as such.
+/// Finds what the table cannot express about tar: the old style `tar cfI archive program`, with
+/// letters without a dash and their values following in the same order; and lists of files, which
+/// are only lists if tar reads them as such.
 fn tar_more(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let options = parsed.options.iter();
     let lists = options.filter(|option| matches!(option.name.as_str(), "-T" | "--files-from"));
@@ -169,7 +170,7 @@ const ZIP: Grammar = Grammar {
     ..Grammar::WORDS
 };
 
-/// `-TT COMMAND`, alone or within a cluster such as `-rTT`.
+/// Finds `-TT COMMAND`, alone or within a cluster such as `-rTT`.
 fn zip_test_command(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let clusters = parsed
         .options
@@ -235,7 +236,7 @@ const TREE: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// `-` and the null device leave nothing behind.
+/// Whether the name is a file. `-` and the null device leave nothing behind.
 pub(super) fn is_a_file(name: &str) -> bool {
     !matches!(name, "-" | "/dev/null" | "/dev/stdout" | "/dev/stderr")
 }
@@ -302,7 +303,7 @@ const PAGED: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Pagers that show text and nothing else, without options.
+/// Whether the command is anything but a known pager that only shows text.
 pub(super) fn is_odd_pager(command: &str) -> bool {
     !matches!(
         command,

@@ -1,4 +1,4 @@
-//! Git: settings given for one call, other repositories, and the many options that name a program.
+//! Git: settings for one call, other repositories, and the many options that name a program.
 
 use super::git_settings::{SETTING, config_write, setting_matters};
 use super::grammar::{
@@ -17,7 +17,7 @@ const EACH: &str = "runs a command for each step";
 const DRIVER: &str = "allows programs that the settings name";
 const OUTPUT_FILE: &str = "writes to a named file";
 
-/// Options in front of the subcommand. Git takes these letter by letter, never cut short.
+/// Options before the subcommand. Git compares these exactly and accepts no abbreviation.
 const GLOBAL: Grammar = Grammar {
     rules: &[
         config("-c", SETTING).when(setting_matters),
@@ -42,8 +42,8 @@ const GLOBAL: Grammar = Grammar {
     ..Grammar::WORDS
 };
 
-/// What the options of one subcommand mean. Subcommands may be cut short nowhere, their options
-/// as far as they stay unambiguous.
+/// The options of one subcommand. Git accepts no abbreviated subcommands, but it accepts
+/// unambiguous abbreviations of their options.
 struct Subcommand {
     names: &'static [&'static str],
     grammar: &'static Grammar,
@@ -140,7 +140,7 @@ const CONFIG: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Subcommands without a row.
+/// The grammar of subcommands without a row.
 const PLAIN: Grammar = Grammar::GNU;
 
 const CLONE: Grammar = Grammar {
@@ -180,7 +180,7 @@ const FETCH: Grammar = Grammar {
     rules: &[
         program("--upload-pack", OTHER_SIDE),
         program("--exec", OTHER_SIDE),
-        // Of `pull`, which merges.
+        // These options belong to `pull`, which merges.
         program("-s", MERGER).when(is_odd_strategy),
         program("--strategy", MERGER).when(is_odd_strategy),
     ],
@@ -339,7 +339,7 @@ const CONNECTING: [&str; 10] = [
     "submodule",
 ];
 
-/// The subcommand's own options and operands, and addresses that start a program.
+/// Finds hits in the subcommand's own options and operands, and addresses that start a program.
 fn subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let Some(&at) = parsed.operands.first() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Which of git's settings could make it start a program.
+//! Decides which of git's settings could make it start a program.
 
 use super::hit::{HitKind, InlineHit};
 use super::matcher::{Invocation, ParsedLine};
@@ -58,7 +58,7 @@ const SWITCHED_OFF: [(&str, &[&str]); 8] = [
     ("maintenance.auto", &["false", "0", "no"]),
 ];
 
-/// Whether `key=value` could make git start a program or trust another host or key.
+/// Whether `key=value` could make git start a program, or trust another host or key.
 pub(super) fn setting_matters(setting: &str) -> bool {
     let (key, value) = setting.split_once('=').unwrap_or((setting, "true"));
     let key = key.trim().to_ascii_lowercase();
@@ -70,7 +70,8 @@ pub(super) fn setting_matters(setting: &str) -> bool {
     !harmless && !off
 }
 
-/// `git config` that stores a setting which could name a program, or edits another file.
+/// Finds a `git config` call that stores a setting that could name a program, or that edits another
+/// file.
 pub(super) fn config_write(
     call: &Invocation<'_>,
     at: usize,

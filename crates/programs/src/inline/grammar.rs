@@ -1,4 +1,5 @@
-//! The form of the tables: how a program reads its arguments, and which of them matter why.
+//! The form of the tables: how a program reads its arguments, and which of them matter for which
+//! reason.
 
 use super::hit::{HitKind, InlineHit};
 use super::matcher::{Invocation, ParsedLine};
@@ -14,26 +15,26 @@ pub(super) struct Grammar {
     pub short_attached: &'static str,
     /// Long options (with dashes) that take the next argument when written without `=`.
     pub long_values: &'static [&'static str],
-    /// A long option may be cut short as far as it stays unambiguous.
+    /// Whether a long option may be abbreviated as far as it stays unambiguous.
     pub abbreviates: bool,
-    /// How many characters behind a short option's letter belong to it.
+    /// How many characters after a short option's letter belong to it.
     pub swallows: Option<fn(letter: char, rest: &str) -> usize>,
-    /// Tokens that end the options besides `--`.
+    /// Tokens besides `--` that end the options.
     pub terminators: &'static [&'static str],
-    /// `--` is the end of the options.
+    /// Whether `--` ends the options.
     pub double_dash_ends: bool,
-    /// A long option that is not known may be one with a value, so that the next argument is
-    /// perhaps not yet the operand where reading stops. Not for grammars that know all options.
+    /// Whether an unknown long option may take a value, so that the next argument may not yet be
+    /// the operand where reading stops. Not set for grammars that know all options.
     pub unknown_may_take_value: bool,
-    /// Every option with a value takes the next argument, whatever it looks like. Elsewhere an argument that looks
-    /// like an option counts as one besides.
+    /// Whether every option with a value takes the next argument, whatever it looks like. Otherwise
+    /// an argument that looks like an option also counts as one.
     pub values_are_sure: bool,
-    /// `--long_name` means `--long-name`.
+    /// Whether `--long_name` means `--long-name`.
     pub underscores: bool,
 }
 
 impl Grammar {
-    /// The most common kind: GNU options, to be found anywhere before `--`.
+    /// The most common kind: GNU options anywhere before `--`.
     pub const GNU: Self = Self {
         rules: &[],
         style: OptionStyle::Gnu,
@@ -50,7 +51,7 @@ impl Grammar {
         underscores: false,
     };
 
-    /// `-word` and `--word` options, no clusters (Go, Java, gcc, gdb, find).
+    /// Options of the form `-word` and `--word`, without clusters (Go, Java, gcc, gdb, find).
     pub const WORDS: Self = Self {
         style: OptionStyle::Words,
         abbreviates: false,
@@ -68,16 +69,16 @@ pub(super) enum OptionStyle {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OptionOrder {
-    /// Options count wherever they stand.
+    /// Options count wherever they are.
     Anywhere,
-    /// Options stop counting behind so many operands (a script, a host and its command).
+    /// Options stop counting after this many operands (a script, a host and its command).
     Until(usize),
 }
 
 /// One option or operand that matters, with the reason.
 pub(super) struct Rule {
-    /// `-c`, `--eval`, `--ev|al` (may be cut down to `--ev`, no further), `-word`, `-B*` (anything may be
-    /// attached), or an operand such as `@*`.
+    /// The option: `-c`, `--eval`, `--ev|al` (may be abbreviated to `--ev`, no further), `-word`,
+    /// `-B*` (anything may be attached), or an operand such as `@*`.
     pub option: &'static str,
     pub kind: HitKind,
     pub reason: &'static str,
@@ -87,7 +88,7 @@ pub(super) struct Rule {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-/// What stands behind an option.
+/// What follows an option.
 pub(super) enum OptionTakes {
     Nothing,
     Value,
@@ -106,25 +107,25 @@ impl Rule {
         }
     }
 
-    /// The option takes no value.
+    /// Says that the option takes no value.
     pub const fn flag(mut self) -> Self {
         self.takes = OptionTakes::Nothing;
         self
     }
 
-    /// The value, if any, is attached; the next argument is never it.
+    /// Says that the value, if any, is attached, and that the next argument is never the value.
     pub const fn attached(mut self) -> Self {
         self.takes = OptionTakes::Attached;
         self
     }
 
-    /// Only values for which `dangerous` holds are hits.
+    /// Limits hits to values for which `dangerous` holds.
     pub const fn when(mut self, dangerous: fn(&str) -> bool) -> Self {
         self.when = Some(dangerous);
         self
     }
 
-    /// What the hit is called if not by its option.
+    /// Sets the name of the hit, if it is not named after its option.
     pub const fn called(mut self, label: &'static str) -> Self {
         self.label = Some(label);
         self
@@ -169,7 +170,8 @@ pub(super) const fn writes(option: &'static str, reason: &'static str) -> Rule {
 pub(super) struct ProgramGrammar {
     pub names: &'static [&'static str],
     pub grammar: &'static Grammar,
-    /// What the table cannot say: operands that are programs, subcommands, texts to be parsed.
+    /// Finds what the table cannot express: operands that are programs, subcommands, texts to be
+    /// parsed.
     pub inspect: Option<fn(&Invocation<'_>, &ParsedLine<'_>) -> Vec<InlineHit>>,
 }
 

@@ -1,13 +1,13 @@
-//! What was found in an argv.
+//! The findings in an argv.
 
 use serde::Serialize;
 
-/// Why an argument deserves a person's look although its program is trusted. The order is the
-/// order of telling: of several hits in one argv the smallest kind is reported.
+/// Why an argument needs a person's attention although its program is trusted. The order is the
+/// priority: of several hits in one argv, the smallest kind is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HitKind {
-    /// Program text stands in the argv.
+    /// The argv contains program text.
     Code,
     /// An option or operand names a program that will be started.
     ProgramOption,
@@ -23,19 +23,19 @@ pub enum HitKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InlineHit {
-    /// The program's name as [`crate::names::program_name`] gives it, version included.
+    /// The program's name as [`crate::names::program_name`] returns it, including the version.
     pub program: String,
-    /// The option under its full name (`-c`, `--eval-command`), or what an operand is
-    /// (`inline program`, `inline command`).
+    /// The option under its full name (`-c`, `--eval-command`), or the role of an operand (`inline
+    /// program`, `inline command`).
     pub flag: String,
     pub kind: HitKind,
-    /// Index in argv of the argument that holds the option or operand.
+    /// The index in argv of the argument with the option or operand.
     pub arg_index: usize,
     pub reason: &'static str,
 }
 
 impl InlineHit {
-    /// The short form for messages: `python3 -c`, `awk inline program`.
+    /// Returns the short form for messages: `python3 -c`, `awk inline program`.
     pub fn label(&self) -> String {
         format!("{} {}", self.program, self.flag)
     }

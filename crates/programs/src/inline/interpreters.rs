@@ -48,7 +48,7 @@ const PYTHON: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// `-W action:message:category:…`; a category `a.b` makes Python import `a`.
+/// Checks `-W action:message:category:…`. A category `a.b` makes Python import `a`.
 fn warning_imports(filter: &str) -> bool {
     filter
         .split(':')
@@ -169,7 +169,8 @@ const DENO_BUN: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// `deno eval TEXT`, `bun x PACKAGE`; `-r` loads a module in Bun and only reloads in Deno.
+/// Finds `deno eval TEXT` and `bun x PACKAGE`. `-r` loads a module in Bun, but only reloads in
+/// Deno.
 fn deno_or_bun(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let is_bun = call.program == "bun";
     let preloads = parsed
@@ -217,7 +218,8 @@ const RUBY: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// `-0777`, `-W2`, `-W:no-deprecated`, `-Ku`; a cluster cannot start with another digit.
+/// Returns what the letter consumes: `-0777`, `-W2`, `-W:no-deprecated`, `-Ku`. A cluster cannot
+/// start with another digit.
 fn ruby_swallows(letter: char, rest: &str) -> usize {
     match letter {
         '0' => count(rest, |c| c.is_digit(8)).min(3),
@@ -248,7 +250,8 @@ const PERL: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Perl pastes a quoted `-F` pattern into the program as it stands.
+/// Whether a `-F` pattern can contain code, because Perl pastes a quoted pattern into the program
+/// as it is.
 fn pattern_leaks(pattern: &str) -> bool {
     if pattern.contains(char::is_whitespace) {
         return true; // further switches may follow
@@ -264,7 +267,7 @@ fn pattern_leaks(pattern: &str) -> bool {
     behind.is_some_and(|behind| !behind.is_empty() || pattern.contains(['`', '$', '@', '{']))
 }
 
-/// What the letter itself uses up. Behind a blank Perl goes on with further switches.
+/// Returns what the letter itself consumes. After a blank, Perl reads further switches.
 fn perl_swallows(letter: char, rest: &str) -> usize {
     let word = count(rest, |c| !c.is_whitespace());
     match letter {
@@ -324,7 +327,7 @@ const PHP: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Settings that change limits and messages only.
+/// Settings that change only limits and messages.
 const HARMLESS_PHP_SETTINGS: [&str; 11] = [
     "assert.exception",
     "date.timezone",

@@ -36,7 +36,7 @@ const GROOVY: Grammar = Grammar {
     ..Grammar::WORDS
 };
 
-/// `-e`, also in a cluster behind `n`, `p`, `a` or `i`, with the text attached or not;
+/// Finds `-e`, also in a cluster after `n`, `p`, `a` or `i`, with the text attached or not.
 /// `-encoding` is another option.
 fn groovy_text(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let is_text = |index: usize| {
@@ -151,7 +151,7 @@ const JAVA: Grammar = Grammar {
         "-d",
         "--describe-module",
     ],
-    // Behind these stands the program, and then its own arguments.
+    // The program follows these options, and then its own arguments.
     terminators: &["-jar", "-m", "--module"],
     order: OptionOrder::Until(1),
     ..Grammar::WORDS

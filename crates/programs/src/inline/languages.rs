@@ -221,7 +221,8 @@ const OSASCRIPT: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Interpreters that share the habit: `-e TEXT`, `--eval TEXT`, and little else of weight.
+/// Interpreters with the same convention: `-e TEXT`, `--eval TEXT`, and few other options that
+/// matter.
 const EVAL_WORDS: Grammar = Grammar {
     rules: &[
         code("-e", TEXT),

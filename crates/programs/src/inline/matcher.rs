@@ -1,8 +1,8 @@
-//! Reads a command line the way its program would: clusters, attached and separate values,
-//! abbreviated long options, single-dash words, the end of options.
+//! Reads a command line as its program would: clusters, attached and separate values, abbreviated
+//! long options, single-dash words, the end of options.
 //!
-//! When a grammar does not know an option it takes it for a flag without a value. A value may
-//! then be read as one more option or operand, which finds too much rather than too little.
+//! If a grammar does not know an option, the option counts as a flag without a value. Its value may
+//! then be read as another option or operand, which finds too much rather than too little.
 
 use super::grammar::{Grammar, OptionOrder, OptionStyle, OptionTakes, Rule};
 use super::hit::{HitKind, InlineHit};
@@ -30,7 +30,7 @@ impl Invocation<'_> {
         }
     }
 
-    /// The hits of a grammar's rules among what was read with it.
+    /// Returns the hits of a grammar's rules in a parsed line.
     pub fn apply(&self, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
         let of_rule = |rule: &'static Rule, name: &str, value: Option<&str>, index| {
             let dangerous = rule.when.is_none_or(|when| when(value.unwrap_or_default()));
@@ -57,21 +57,21 @@ impl Invocation<'_> {
     }
 }
 
-/// A command line, read.
+/// A parsed command line.
 pub(super) struct ParsedLine<'a> {
     pub grammar: &'static Grammar,
     pub options: Vec<ParsedOption<'a>>,
-    /// Options among the words that were taken for values: a program that takes a value only if it is attached reads
-    /// them as options. They can make a call more suspicious, never less.
+    /// Options among the words that were read as values. A program that takes a value only if it is
+    /// attached reads them as options. They can make a call more suspicious, never less.
     doubtful: Vec<ParsedOption<'a>>,
-    /// Indices of the operands in argv. Behind the end of options everything is an operand.
+    /// The indices of the operands in argv. After the end of options, everything is an operand.
     pub operands: Vec<usize>,
-    /// How many operands are the program's own; the others are for what it starts.
+    /// How many operands are the program's own. The others belong to the program that it starts.
     own_operands: usize,
 }
 
 impl ParsedOption<'_> {
-    /// Whether the table says that this option, with this value, matters.
+    /// Returns the rule if this option matters with this value.
     pub fn hit(&self) -> Option<&'static Rule> {
         let value = self.value.unwrap_or_default();
         self.rule
@@ -80,12 +80,12 @@ impl ParsedOption<'_> {
 }
 
 pub(super) struct ParsedOption<'a> {
-    /// Under its full name where the grammar knows it.
+    /// The full name if the grammar knows the option, else the name as written.
     pub name: String,
     pub value: Option<&'a str>,
-    /// Index of the option's own token.
+    /// The index of the option's own token.
     pub index: usize,
-    /// Index behind the option and its value.
+    /// The index after the option and its value.
     pub end: usize,
     pub rule: Option<&'static Rule>,
 }
@@ -126,9 +126,9 @@ struct ArgumentReader<'a, 'b> {
     argv: &'b [&'a str],
     next: usize,
     parsed: ParsedLine<'a>,
-    /// The token before may have been an option whose value is the next token.
+    /// Whether the previous token may have been an option whose value is the next token.
     unknown_before: bool,
-    /// Where words stand that were taken for values and look like options.
+    /// The positions of words that were read as values and look like options.
     taken: Vec<usize>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> ArgumentReader<'a, '_> {
         };
     }
 
-    /// Reads the words once more that were taken for values, as the options that they may be.
+    /// Reads the words that were taken as values again, as the options that they may be.
     fn read_taken_words(&mut self) {
         let read = self.parsed.options.len();
         let mut done = 0;
@@ -202,7 +202,7 @@ impl<'a> ArgumentReader<'a, '_> {
         value
     }
 
-    /// `--long`, `--long=value`, and in the word style `-word` and `-word=value`.
+    /// Reads `--long` and `--long=value`, and in the word style `-word` and `-word=value`.
     fn word(&mut self, token: &'a str, index: usize) {
         let grammar = self.parsed.grammar;
         let (typed, attached) = match token.split_once('=') {
@@ -270,7 +270,7 @@ impl<'a> ArgumentReader<'a, '_> {
         self.push(name, value, index, None);
     }
 
-    /// `-abc`: letters in a row until one takes the rest as its value.
+    /// Reads `-abc`: letters in a row until one takes the rest as its value.
     fn cluster(&mut self, token: &'a str, index: usize) {
         let grammar = self.parsed.grammar;
         let mut rest = &token[1..];
@@ -319,7 +319,7 @@ impl<'a> ArgumentReader<'a, '_> {
     }
 }
 
-/// In the word style one and two dashes mean the same.
+/// Normalizes the dashes, because one and two dashes mean the same in the word style.
 fn same_dashes(token: &str, words: bool) -> &str {
     match token.strip_prefix("--") {
         Some(_) if words => &token[1..],
@@ -330,7 +330,7 @@ fn same_dashes(token: &str, words: bool) -> &str {
 fn is_name(option: &str, typed: &str, words: bool) -> bool {
     let typed = same_dashes(typed, words);
     let option = same_dashes(option, words);
-    // This is called for every option and every argument: most differ in length.
+    // This runs for every option and every argument, and most of them differ in length.
     if option.len() != typed.len() && option.len() != typed.len() + 1 {
         return false;
     }
@@ -340,8 +340,8 @@ fn is_name(option: &str, typed: &str, words: bool) -> bool {
     }
 }
 
-/// Whether `typed` is the beginning of the option. How much of it is enough, the program knows:
-/// if it is too little the program fails, so it does not hurt to take it for the option.
+/// Whether `typed` abbreviates the option. Only the program knows how short is too short. It fails
+/// on an abbreviation that is too short, so accepting one here does no harm.
 fn is_abbreviation(option: &str, typed: &str, grammar: &Grammar) -> bool {
     let words = grammar.style == OptionStyle::Words;
     let (option, typed) = (same_dashes(option, words), same_dashes(typed, words));
@@ -354,7 +354,7 @@ fn is_abbreviation(option: &str, typed: &str, grammar: &Grammar) -> bool {
     }
 }
 
-/// The option's full name, with as many dashes as were typed.
+/// Returns the option's full name, with as many dashes as were typed.
 fn full_name(option: &str, typed: &str) -> String {
     let dashes = if typed.starts_with("--") { "--" } else { "-" };
     let name = option.trim_start_matches('-').replace('|', "");

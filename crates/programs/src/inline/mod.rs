@@ -1,10 +1,10 @@
 //! Inline code and program-starting options: what an argv asks of a program beyond its name.
 //!
-//! A hit can only tighten a verdict. That nothing was found is no proof of harmlessness: the
-//! tables know common programs, not all of them.
+//! A hit can only tighten a verdict. The absence of a hit does not prove that a call is harmless:
+//! the tables know common programs, not all of them.
 //!
-//! Read [`detect`] first, then `grammar` (the form of the tables) and
-//! `matcher` (how command lines are read), then the tables.
+//! Read [`detect`] first, then `grammar` (the form of the tables) and `matcher` (how command lines
+//! are parsed), then the tables.
 
 mod carried_builtin;
 pub mod carriers;

@@ -40,7 +40,7 @@ const SSH: Grammar = Grammar {
         loads("-I", LIBRARY),
         writes("-E", "writes a log").when(is_a_file),
     ],
-    // The host, then once more options, then the remote command.
+    // The host, then options again, then the remote command.
     order: OptionOrder::Until(2),
     short_values: "BDJLOPQRSWbceilmpw",
     ..Grammar::GNU
@@ -149,7 +149,8 @@ const RSYNC: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// `ssh` with options that are no hits themselves is what `-e` is for.
+/// Whether the command is anything but `ssh` with harmless options, which is the intended use of
+/// `-e`.
 fn is_odd_remote_shell(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().collect();
     words.first() != Some(&"ssh") || command.contains(['"', '\'', '\\']) || detect(&words).is_some()
@@ -262,7 +263,7 @@ const ARIA: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// `--on-download-complete` and its sisters, also cut short.
+/// Finds `--on-download-complete` and similar options, also abbreviated.
 fn aria_hooks(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let hooks = parsed
         .options

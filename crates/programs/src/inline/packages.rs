@@ -1,5 +1,5 @@
-//! Package managers: where packages come from, which shell runs their scripts, and subcommands
-//! that run a package right away.
+//! Package managers: where packages come from, which shell runs their scripts, and subcommands that
+//! run a package directly.
 
 use super::grammar::{
     Grammar, OptionOrder, ProgramGrammar, Rule, code, config, loads, program, writes,
@@ -52,7 +52,7 @@ const NPM_RULES: &[Rule] = &[
     config("--registry", OTHER_SOURCE),
 ];
 
-/// Subcommands that start a program, with what else they are called.
+/// Subcommands that start a program, with their canonical names.
 const NPM_RUNNING: [(&str, &str); 8] = [
     ("exec", "exec"),
     ("x", "exec"),
@@ -74,7 +74,7 @@ fn npm_subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineH
         .iter()
         .find(|(typed, _)| *typed == call.argv[index]);
     let hit = match running {
-        // `npm init -y` fills in a form; with a name it fetches and runs a package.
+        // `npm init -y` fills in a form, but with a name it fetches and runs a package.
         Some((_, name @ ("init" | "create"))) if more.is_some() => Some(call.hit(
             name,
             HitKind::LoadsCode,
@@ -206,7 +206,8 @@ const APT: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Settings about waiting, retrying and asking; all others may name commands or files.
+/// Whether a setting matters. Settings about waiting, retrying and asking do not; all others may
+/// name commands or files.
 fn apt_setting_matters(setting: &str) -> bool {
     let key = setting
         .split('=')
@@ -225,7 +226,7 @@ fn apt_setting_matters(setting: &str) -> bool {
         "dpkg::use-pty",
         "quiet",
     ];
-    // `Dpkg::Options::` passes options on; those about changed settings files are customary.
+    // `Dpkg::Options::` passes options on. Those about changed settings files are customary.
     let keeps_settings = key == "dpkg::options::" && setting.contains("=--force-conf");
     !keeps_settings && !harmless.contains(&key.as_str())
 }

@@ -1,9 +1,9 @@
-//! Program names that deserve a warning when an allowlist entry trusts them with any arguments.
+//! Program names that deserve a warning if an allowlist entry trusts them with any arguments.
 
 use super::detect::INLINE_TABLES;
 use crate::names::{program_name, without_version};
 
-/// Programs that read and run program text; listing one as a safe bin is a mistake.
+/// Programs that read and run program text. Listing one as a safe bin is a mistake.
 const INTERPRETER_LIKE_SAFE_BINS: [&str; 32] = [
     "ash",
     "awk",
@@ -39,7 +39,7 @@ const INTERPRETER_LIKE_SAFE_BINS: [&str; 32] = [
     "zsh",
 ];
 
-/// Names that count with a version behind as well: `python3.12`, `node20`.
+/// Names that also count with a version: `python3.12`, `node20`.
 const VERSIONED: [&str; 5] = ["python", "ruby", "perl", "php", "node"];
 
 /// Whether a name or path given as a safe bin is an interpreter.
@@ -50,8 +50,8 @@ pub fn is_interpreter_like_safe_bin(name: &str) -> bool {
 }
 
 /// Whether an allowlist pattern covers a program of the inline table, so that an entry without
-/// argument patterns would cover any code. A wildcard in the last component covers what it could
-/// match.
+/// argument patterns would cover any code. A wildcard in the last component covers everything that
+/// it could match.
 pub fn is_inline_capable_pattern(pattern: &str) -> bool {
     let name = program_name(pattern);
     let names = || {
@@ -73,8 +73,8 @@ fn is_wildcard(c: char) -> bool {
     matches!(c, '*' | '?' | '[' | '{')
 }
 
-/// A glob match that says yes when in doubt: a class stands for any character, an alternative for
-/// anything.
+/// Matches a glob and answers yes when in doubt: a class matches any character, an alternative
+/// matches anything.
 fn could_match(pattern: &str, name: &str) -> bool {
     let mut chars = pattern.chars();
     let Some(first) = chars.next() else {

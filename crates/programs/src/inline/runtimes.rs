@@ -1,9 +1,9 @@
-//! Where an interpreter's code comes from: the argv itself, one file, or elsewhere.
+//! Finds where an interpreter's code comes from: the argv itself, one file, or elsewhere.
 //!
-//! Which options are code and which load code stands in the inline tables. The rows here add what
-//! only a binding needs: which other options are known to say nothing about the code, and where
-//! the file stands. An option that stands in neither may take a value, and the word behind it is
-//! then perhaps not the file: nothing is bound.
+//! The inline tables say which options are code and which load code. The rows here add what only a
+//! binding needs: which other options are known not to affect the code, and where the file is in
+//! the arguments. An option that neither table knows may take a value, so the next word may not be
+//! the file; then nothing is bound.
 
 use super::detect::read;
 use super::grammar::{Grammar, OptionOrder};
@@ -16,22 +16,22 @@ mod table;
 
 use table::{Operand, RUNTIMES, Runtime};
 
-/// Where the code of one call comes from.
+/// The origin of the code of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InterpreterCode {
-    /// All of it stands in the argv.
+    /// The argv contains all of the code.
     Inline { label: String },
-    /// One file by its path, at this index in argv.
+    /// One file with this path, at this index in argv.
     File {
         path: String,
         index: usize,
-        /// More code stands in the argv.
+        /// Further code in the argv.
         inline: Option<String>,
-        /// Read from the working directory unasked, and may name code to load.
+        /// Files of the working directory that are read unasked and may name code to load.
         settings: &'static [&'static str],
         expected: &'static str,
     },
-    /// It is read from standard input.
+    /// The code is read from standard input.
     Stdin { expected: &'static str },
     Elsewhere {
         expected: &'static str,
@@ -39,7 +39,7 @@ pub enum InterpreterCode {
     },
 }
 
-/// `None`: no interpreter, or a call that runs no code (`python --version`).
+/// Returns `None` if this is not an interpreter, or if the call runs no code (`python --version`).
 pub fn interpreter_code(argv: &[String]) -> Option<InterpreterCode> {
     let name = program_name(argv.first()?);
     let runtime = find(&name)?;
@@ -60,13 +60,13 @@ pub fn interpreter_code(argv: &[String]) -> Option<InterpreterCode> {
     call.code(inspected.collect())
 }
 
-/// For interpreters without a table: no option of theirs is known.
+/// The grammar of interpreters without a table. It knows no options.
 const PLAIN: Grammar = Grammar {
     order: OptionOrder::Until(1),
     ..Grammar::GNU
 };
 
-/// Whether a program, by its plain name, is one of these.
+/// Whether the plain name is that of an interpreter with a row.
 pub(super) fn is_runtime(name: &str) -> bool {
     find(name).is_some()
 }
@@ -92,7 +92,7 @@ impl RuntimeCall<'_> {
         };
         let dash = file.as_ref().filter(|(path, _)| path == STDIN);
         let is_stdin = dash.is_some();
-        // Behind the file stand the arguments of the program in it.
+        // The file is followed by the arguments of its program.
         let end = match &file {
             Some((_, index)) if !self.has_file_option() => *index,
             _ => self.words.len(),
@@ -121,7 +121,7 @@ impl RuntimeCall<'_> {
             return Some(self.elsewhere(found));
         }
         let label = text.map(|(_, name, ..)| format!("{} {name}", self.words[0]));
-        // The text stands in the word itself, or behind the option that it is.
+        // The text is in the word itself, or follows the option.
         let text_words = |index: usize| 1 + usize::from(self.words[index].starts_with('-'));
         if let Some((.., index, _)) = text
             && self.words[*index..]
@@ -170,7 +170,8 @@ impl RuntimeCall<'_> {
         self.parsed.has(self.runtime.file_options)
     }
 
-    /// The word that names the file, and where it stands. `Err`: it names something else.
+    /// Returns the word that names the file, and its index. Returns `Err` if the word names
+    /// something else.
     fn file(&self) -> Result<Option<(String, usize)>, String> {
         let options = self.parsed.options.iter();
         let mut named = options.filter(|option| self.is_file_option(&option.name));
@@ -190,7 +191,7 @@ impl RuntimeCall<'_> {
                 let first = operands.first().map(|&index| self.words[index]);
                 if first == Some("run") {
                     let file = operands.get(1);
-                    // A script of the project may bear the name; a path is always a file.
+                    // A script of the project may have this name, but a path is always a file.
                     let is_path = |word: &str| word.starts_with(['/', '.']);
                     if let Some(&index) = file
                         && !bare
@@ -230,7 +231,7 @@ impl RuntimeCall<'_> {
     }
 
     fn unknown_option(&self, end: usize) -> Option<&str> {
-        // Without code or file of its own such a program is an ordinary one.
+        // A program without its own code or file is an ordinary program.
         let matters = self.runtime.reads_stdin || self.has_file_option();
         let options = self.parsed.options.iter().filter(|_| matters);
         let unknown = options.filter(|option| {
@@ -239,7 +240,7 @@ impl RuntimeCall<'_> {
                 Some(prefix) => name.starts_with(prefix),
                 None => *known == name,
             };
-            // A word that was taken for a value, and is none to the program, would be the file.
+            // A word that was read as a value may be the file if the option takes no value.
             let took_a_word = option.end > option.index + 1;
             option.index < end
                 && option.rule.is_none()
@@ -251,10 +252,10 @@ impl RuntimeCall<'_> {
     }
 }
 
-/// The file that stands for standard input.
+/// The file name that means standard input.
 const STDIN: &str = "-";
 
-/// What looks like a path and is none, or none whose content can be held.
+/// Refuses words that look like a path but are not, and files whose content cannot be pinned.
 fn check_path(word: &str) -> Result<(), String> {
     let scheme = word.split(':').next().unwrap_or_default();
     let has_scheme = scheme.len() < word.len()

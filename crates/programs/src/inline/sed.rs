@@ -1,7 +1,7 @@
-//! Which sed programs do more than edit text: commands `e`, `r`, `R`, `w`, `W`, the flags `e` and
-//! `w` of `s`, and editing in place.
+//! Decides which sed programs do more than edit text: commands `e`, `r`, `R`, `w`, `W`, the flags
+//! `e` and `w` of `s`, and editing in place.
 //!
-//! A program that is not understood counts as one that does more.
+//! A program that cannot be parsed counts as one that does more.
 
 use super::grammar::{Grammar, writes};
 use super::hit::{HitKind, InlineHit};
@@ -62,8 +62,9 @@ struct Danger {
 
 const NOT_UNDERSTOOD: &str = "the program is not understood, so it may run commands";
 
-/// Whether `/` inside `[…]` ends a pattern depends on the implementation. A program is harmless
-/// only if no reading of it that makes sense does more than edit text.
+/// Returns what a program does beyond editing text. Implementations disagree whether `/` inside
+/// `[…]` ends a pattern, so a program is harmless only if no valid reading of it does more than
+/// edit text.
 fn danger(program: &str) -> Option<Danger> {
     let readings = [true, false].map(|brackets| SedScanner::new(program, brackets).run());
     match readings {
@@ -129,7 +130,7 @@ impl<'a> SedScanner<'a> {
         }
     }
 
-    /// What the command does; `None` if the text makes no sense.
+    /// Returns what the command does, or `None` if the text is invalid.
     fn command(&mut self, command: char) -> Option<Effect> {
         match command {
             '{' => {}
@@ -142,7 +143,7 @@ impl<'a> SedScanner<'a> {
                 self.end()?;
             }
             'a' | 'i' | 'c' => self.inserted_text(),
-            // A blank ends a label, and another command may follow at once.
+            // A blank ends a label, and another command may follow directly.
             'b' | 't' | 'T' | ':' | 'v' => {
                 self.skip(|c| matches!(c, ' ' | '\t'));
                 self.skip(|c| !c.is_whitespace() && !matches!(c, ';' | '}'));
@@ -196,7 +197,7 @@ impl<'a> SedScanner<'a> {
         }
     }
 
-    /// Line numbers, `$`, patterns, steps and ranges in front of a command.
+    /// Skips line numbers, `$`, patterns, steps and ranges before a command.
     fn addresses(&mut self) -> Option<()> {
         loop {
             match self.peek() {
@@ -223,7 +224,7 @@ impl<'a> SedScanner<'a> {
         Some(())
     }
 
-    /// Goes behind the next delimiter that is not escaped and, if brackets hide it, not in `[…]`.
+    /// Skips past the next delimiter that is not escaped and, if brackets hide it, not in `[…]`.
     fn until(&mut self, delimiter: char) -> Option<()> {
         loop {
             let c = self.next()?;
@@ -258,7 +259,8 @@ impl<'a> SedScanner<'a> {
         }
     }
 
-    /// The text of `a`, `i`, `c`: to the end of the line, and on if that is escaped.
+    /// Skips the text of `a`, `i` or `c`: to the end of the line, and further if the line end is
+    /// escaped.
     fn inserted_text(&mut self) {
         while let Some(c) = self.next() {
             match c {
@@ -271,7 +273,7 @@ impl<'a> SedScanner<'a> {
         }
     }
 
-    /// Nothing but the end of the command may follow.
+    /// Requires that only the end of the command follows.
     fn end(&mut self) -> Option<()> {
         self.skip(|c| matches!(c, ' ' | '\t' | '\r'));
         match self.peek() {
@@ -283,7 +285,7 @@ impl<'a> SedScanner<'a> {
     fn line(&mut self) -> &'a str {
         let start = self.at;
         self.skip(|c| c != '\n');
-        // What stands behind the name is part of it.
+        // Everything after the name is part of it.
         self.text[start..self.at].trim_start_matches([' ', '\t'])
     }
 
@@ -303,7 +305,7 @@ impl<'a> SedScanner<'a> {
     }
 }
 
-/// Names that sed takes for its own output.
+/// Names that mean sed's own output.
 fn is_own_output(file: &str) -> bool {
     matches!(file, "/dev/stdout" | "/dev/stderr")
 }

@@ -1,10 +1,10 @@
-//! How `env -S` splits one argument into many.
+//! Splits an argument as `env -S` does.
 
-/// The words of `text` by the rules of GNU env: blanks separate, quotes group, a backslash
-/// escapes, `#` at the start of a word begins a comment and `\c` ends the text.
+/// Returns the words of `text` by the rules of GNU env: blanks separate, quotes group, a backslash
+/// escapes, `#` at the start of a word begins a comment, and `\c` ends the text.
 ///
-/// Text that env would refuse (an open quote, an unknown escape) is split as far as it makes
-/// sense; variables stay as they are written. So the words serve for finding, not for running.
+/// Text that env would refuse (an open quote, an unknown escape) is split as far as possible, and
+/// variables stay as written. Use the words only to find code, not to run them.
 pub fn split(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -63,7 +63,7 @@ const FIND: Grammar = Grammar {
         writes("-fprint0", PRINTS),
         writes("-fprintf", PRINTS),
         writes("-fls", PRINTS),
-        // A search tool is trusted as one that only looks.
+        // A search tool is trusted only to search.
         writes("-delete", "removes what it finds").flag(),
     ],
     long_values: &[
@@ -124,9 +124,9 @@ const XARGS: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// The first operand is the command that is run for the input; without one it is `echo`.
+/// The first operand is the command that xargs runs for its input. Without an operand it is `echo`.
 fn xargs_command(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
-    // Operands that may be the value of an option not known here are reported all the same.
+    // Operands that may be the value of an unknown option are reported too.
     let first = parsed.operands.first();
     let reason = "starts a program with arguments from standard input";
     let hit = first.map(|&index| call.hit("inline command", HitKind::ProgramOption, index, reason));
@@ -184,7 +184,7 @@ const MAKE_PROGRAMS: [&str; 22] = [
     "NODE", "NPM", "PYTHON", "RANLIB", "RM", "SED", "STRIP", "TAR", "YACC",
 ];
 
-/// `NAME=VALUE` overrides a variable of the makefile, and make pastes it into commands.
+/// `NAME=VALUE` overrides a variable of the makefile, and make pastes the value into commands.
 fn make_variables(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let judge = |index: usize| {
         let (name, value) = call.argv[index].split_once('=')?;

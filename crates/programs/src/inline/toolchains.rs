@@ -40,7 +40,7 @@ const HELPER: &str = "names a program to start";
 const OPTIONS_FROM_FILE: &str = "options come from a file";
 const OTHER_PROJECT: &str = "another project decides what runs";
 
-/// Names of compilers for another machine: `aarch64-linux-gnu-gcc-12` is read as `gcc`.
+/// Removes the target from a compiler's name: `aarch64-linux-gnu-gcc-12` becomes `gcc`.
 pub(super) fn without_target(name: &str) -> Option<&str> {
     let name = crate::names::without_version(name).unwrap_or(name);
     let last = name.rsplit('-').next()?;
@@ -101,7 +101,7 @@ const COMPILER: Grammar = Grammar {
     ..Grammar::WORDS
 };
 
-/// Options behind `-Wl,` that load a plug-in or read more options.
+/// Whether an option after `-Wl,` loads a plug-in or reads more options.
 fn linker_text_matters(text: &str) -> bool {
     let mut options = text.trim_start_matches(['=', ',']).split(',');
     options.any(|option| {
@@ -178,7 +178,7 @@ const CARGO: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-/// Tables of cargo's settings that hold numbers and switches only.
+/// Whether a setting of cargo matters. Tables with only numbers and switches do not.
 fn cargo_setting_matters(setting: &str) -> bool {
     let key = setting.split('=').next().unwrap_or_default().trim();
     let harmless = [
@@ -259,8 +259,8 @@ fn go_subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHi
     hits
 }
 
-/// Where `go run` is given a package with a version. Words in front may be values of options that are not
-/// known; a local package ends the search, and what follows belongs to the program.
+/// Returns where `go run` gets a package with a version. Preceding words may be values of unknown
+/// options. A local package ends the search, and what follows belongs to the program.
 pub fn fetched_go_package(argv: &[impl AsRef<str>], start: usize) -> Option<usize> {
     let words = argv.iter().map(AsRef::as_ref).enumerate().skip(start);
     let is_source = |word: &str| {

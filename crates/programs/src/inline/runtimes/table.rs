@@ -1,29 +1,29 @@
 //! The interpreters, one row each.
 
-/// How an interpreter finds its code, as far as the inline tables do not say it.
+/// How an interpreter finds its code, as far as the inline tables do not say so.
 pub(super) struct Runtime {
-    /// Lower case, without a trailing version number.
+    /// The names, in lower case and without a trailing version number.
     pub names: &'static [&'static str],
     /// What an approval can bind, in words.
     pub shape: &'static str,
-    /// Options that say nothing about where code comes from; a `*` at the end stands for the rest.
+    /// Options that do not affect where code comes from. A final `*` stands for any rest.
     pub harmless: &'static [&'static str],
-    /// The same for options that are known to take the next word as their value.
+    /// The same, for options that are known to take the next word as their value.
     pub with_value: &'static [&'static str],
-    /// Standing alone, they make the program print something and end.
+    /// Options that, if used alone, make the program print something and exit.
     pub questions: &'static [&'static str],
     pub operand: Operand,
     /// Options whose value is the file.
     pub file_options: &'static [&'static str],
-    /// Operands that are words of the interpreter's own, whatever files there are.
+    /// Operands that are the interpreter's own words, even if files of that name exist.
     pub not_files: &'static [&'static str],
-    /// Without a file, code is read from standard input.
+    /// Whether code is read from standard input if there is no file.
     pub reads_stdin: bool,
-    /// Behind program text everything belongs to the program.
+    /// Whether everything after program text belongs to the program.
     pub text_ends_options: bool,
-    /// A file is read even when there is program text.
+    /// Whether a file is read even if there is program text.
     pub file_besides_text: bool,
-    /// Files of the working directory that are read unasked and can name code to load.
+    /// Files of the working directory that are read unasked and may name code to load.
     pub settings: &'static [&'static str],
 }
 
@@ -31,13 +31,13 @@ pub(super) struct Runtime {
 pub(super) enum Operand {
     None,
     First,
-    /// `run FILE`, or a path without `run`. `bare`: a name alone behind `run` is always a file.
+    /// `run FILE`, or a path without `run`. If `bare`, a bare name after `run` is always a file.
     BehindRun {
         bare: bool,
     },
 }
 
-/// One file, no options: what is known of an interpreter about which little is known.
+/// One file and no options: the row for interpreters about which little is known.
 const BASIC: Runtime = Runtime {
     names: &[],
     shape: "the interpreter and one local file",
@@ -54,8 +54,8 @@ const BASIC: Runtime = Runtime {
 };
 
 pub(super) const RUNTIMES: &[Runtime] = &[
-    // `-m` finds a module by name, `-i` and no file read standard input. `-x` skips a line of the
-    // bound file. Not here: `-X`, of which some settings name places to load from.
+    // `-m` finds a module by name; `-i`, or no file, reads standard input. `-x` skips a line of the
+    // bound file. `-X` is not listed, because some of its settings name places to load code from.
     Runtime {
         names: &["python", "python2", "python3", "pypy", "pypy2", "pypy3"],
         shape: "python [options] FILE.py",
@@ -66,8 +66,8 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         text_ends_options: true,
         ..BASIC
     },
-    // `inspect` in front is a debugger. A directory or a name without its ending is looked up by
-    // rules of its own, which a look-up of the file does not find: such an operand is missing.
+    // A leading `inspect` is a debugger. Node resolves a directory or a name without its ending by
+    // its own rules, which a file lookup does not follow, so such an operand counts as missing.
     Runtime {
         names: &["node", "nodejs"],
         shape: "node [options] FILE.js",
@@ -92,7 +92,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         not_files: &["inspect", "debug"],
         ..BASIC
     },
-    // They pass their options on to node and add some of their own. The project's settings can
+    // These pass their options on to node and add some of their own. The project's settings can
     // name modules to load first.
     Runtime {
         names: &["tsx", "ts-node", "ts-node-esm", "esno", "jiti", "vite-node"],
@@ -103,8 +103,8 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         settings: &["tsconfig.json"],
         ..BASIC
     },
-    // Permissions say what the code may do, not which code it is. An import map or another
-    // configuration decides which code a name stands for.
+    // Permissions limit what the code may do, but do not decide which code it is. An import map or
+    // another configuration decides which code a name stands for.
     Runtime {
         names: &["deno"],
         shape: "deno run [options] FILE.ts",
@@ -135,7 +135,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         settings: &["deno.json", "deno.jsonc"],
         ..BASIC
     },
-    // Behind `run` the scripts of package.json come first. `bunfig.toml` can name modules to load.
+    // After `run`, scripts of package.json take precedence. `bunfig.toml` can name modules to load.
     Runtime {
         names: &["bun"],
         shape: "bun [run] ./FILE.ts",
@@ -145,7 +145,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         settings: &["bunfig.toml"],
         ..BASIC
     },
-    // Not here: `-S`, which looks the file up in PATH; `-C` and `-X`, which leave the directory.
+    // Not listed: `-S`, which looks the file up in PATH; `-C` and `-X`, which leave the directory.
     Runtime {
         names: &["ruby", "jruby", "truffleruby"],
         shape: "ruby [options] FILE.rb",
@@ -170,7 +170,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         questions: &["--version", "-v", "--help", "-h"],
         ..BASIC
     },
-    // Not here: `-S`, which looks the file up in PATH; `-i`, whose value may be anything.
+    // Not listed: `-S`, which looks the file up in PATH; `-i`, whose value may be anything.
     Runtime {
         names: &["perl"],
         shape: "perl [options] FILE.pl",
@@ -180,7 +180,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         questions: &["--version", "-v", "-V", "--help", "-h"],
         ..BASIC
     },
-    // Not here: `-F`, which runs a file for each line; `-B`, `-R`, `-E` are program text.
+    // Not listed: `-F`, which runs a file for each line. `-B`, `-R` and `-E` are program text.
     Runtime {
         names: &["php"],
         shape: "php [options] FILE.php",
@@ -196,7 +196,8 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         questions: &["-v"],
         ..BASIC
     },
-    // Start-up files are read unless an option forbids it; they are the user's, not the request's.
+    // Startup files are read unless an option forbids it. They belong to the user, not to the
+    // request.
     Runtime {
         names: &["rscript"],
         shape: "Rscript [options] FILE.R",
@@ -235,7 +236,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         file_options: &["-f"],
         ..BASIC
     },
-    // Nothing is known of their options but the ones for code.
+    // Of these interpreters' options, only those for code are known.
     Runtime {
         names: &[
             "clj",
@@ -272,7 +273,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         ],
         ..BASIC
     },
-    // The program is the first operand or comes from one file; the rest is data.
+    // The program is the first operand or comes from one file. The other operands are data.
     Runtime {
         names: &["awk", "gawk", "mawk", "nawk"],
         shape: "awk -f FILE.awk, or the program text",
@@ -323,7 +324,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         file_besides_text: true,
         ..BASIC
     },
-    // The rules are code, in one file. Where none is named, the project decides.
+    // The rules are code in one file. If no file is named, the project decides.
     Runtime {
         names: &["make", "gmake"],
         shape: "make [-f FILE] [targets]",
