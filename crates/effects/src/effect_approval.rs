@@ -1,5 +1,5 @@
-//! Changes of a run that an approver decides about: stored as an approval of exactly these changes, claimed
-//! once before a file changes.
+//! Changes of a run that an approver decides about: they are stored as an approval of exactly these
+//! changes, which is claimed once, before any file changes.
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
@@ -20,8 +20,8 @@ use crate::report::{EffectReport, EffectState};
 use crate::run_effects::{EFFECT_PREVIEW, RunEffects};
 
 impl RunEffects<'_> {
-    /// Stores an approval of exactly this effect; without an approver who could be asked, the layer is
-    /// the owner's.
+    /// Stores an approval of exactly this effect. If no approver can be asked, the layer is left to
+    /// the owner.
     pub(crate) fn ask_for_effect(
         &self,
         held: &mut HeldLayer,
@@ -97,9 +97,10 @@ impl RunEffects<'_> {
         }
     }
 
-    /// Why no approver can be asked about the changes of an agent, as for its patches: what the sandbox
-    /// does not ask about is the command, not what it leaves for others to obey.
-    /// A preview asks for an approver by itself, but not about what others obey.
+    /// Returns why no approver can be asked about the changes of an agent, as for its patches: the
+    /// setting that makes a sandbox not ask covers the command, not files that other programs will
+    /// obey. A preview by itself asks for an approver, but not about files that other programs
+    /// obey.
     fn may_ask_for_effect(
         &self,
         record: &LayerRecord,
@@ -157,7 +158,7 @@ impl RunEffects<'_> {
         })?)
     }
 
-    /// The one use, on the disk before a file changes.
+    /// Claims the single use of the approval, on the disk, before any file changes.
     pub(crate) fn claim_effect(
         &self,
         layer: &RunLayerState,

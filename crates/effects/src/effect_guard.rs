@@ -1,5 +1,5 @@
-//! Which paths of an effect are executed or obeyed later. Patches of an agent are judged by the same
-//! tables; a run may use a repository, so that only what is obeyed in there counts.
+//! Determines which paths of an effect are executed or obeyed later. The same tables judge an
+//! agent's patches; a run may use a repository, so only the files that are obeyed in there count.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use crate::patch_guard::{GuardedPlace, PatchGuard};
 use interlock_local::NO_CALLER_CONTEXT;
 use interlock_local::{HostError, LocalState};
 
-/// What protects paths of one workspace from the runs of one agent.
+/// The tables that protect paths of one workspace from the runs of one agent.
 pub(crate) struct EffectGuard {
     patch: PatchGuard,
     root: PathBuf,
     /// The owner's own table, relative to the workspace.
     protect: Vec<PathBuf>,
-    /// The program that judges this, if it lies in the workspace.
+    /// The program that makes this judgement, if it is in the workspace.
     binary: Option<PathBuf>,
 }
 
@@ -43,7 +43,7 @@ impl EffectGuard {
         })
     }
 
-    /// The paths that need an approver.
+    /// Returns the paths that need an approver.
     pub(crate) fn protected(&self, effect: &RunEffect) -> Vec<ProtectedFile> {
         let protected = effect.paths.iter().filter_map(|path| {
             let reason = self.reason(path)?;
@@ -68,8 +68,8 @@ impl EffectGuard {
             RepositoryPath::Ordinary => return None,
             RepositoryPath::Obeyed(reason) => return Some(reason.to_owned()),
         }
-        // A directory is what its entries are, each of which is a path of the effect; but a link in its
-        // place would lead what is obeyed elsewhere.
+        // A directory is judged by its entries, each of which is a path of the effect. But a link
+        // in its place would redirect files that are obeyed.
         let is_directory = path
             .after
             .as_ref()
@@ -83,7 +83,7 @@ impl EffectGuard {
     }
 }
 
-/// As the tables for patches read a change.
+/// Describes the change in the form that the tables for patches read.
 fn file_change(path: &EffectPath, absolute: PathBuf) -> FileChange {
     FileChange {
         path: absolute,

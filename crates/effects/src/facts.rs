@@ -1,5 +1,5 @@
-//! What an approver reads of a preview besides its changes: how it ended, what it wrote, which programs it
-//! started, and which hosts it asked for.
+//! The facts that an approver reads of a preview in addition to its changes: how it ended, what it
+//! wrote, which programs it started, and which hosts it asked for.
 
 use interlock_approvals::PreviewFacts;
 use interlock_engine::RunStatus;
@@ -10,14 +10,15 @@ use interlock_supervisor::EndedRun;
 use crate::last_output::last_output;
 use crate::run_effects::RunEffects;
 
-/// So much of the end of the output is shown.
+/// Most bytes that are shown of the end of the output.
 const MOST_OUTPUT: usize = 16 * 1024;
 
-/// So many hosts are named.
+/// Most hosts that are named.
 const MOST_HOSTS: usize = 50;
 
 impl RunEffects<'_> {
-    /// Notes the facts in the layer, so that whichever process asks the approver has them.
+    /// Records the facts in the layer, so that they are available to the process that asks the
+    /// approver, whichever it is.
     pub(crate) fn note_preview(&self, held: &HeldLayer, session: &str, ended: &EndedRun) {
         let output = last_output(self.local.state_dir(), session, ended);
         let mut from = output.len().saturating_sub(MOST_OUTPUT);
@@ -43,7 +44,7 @@ impl RunEffects<'_> {
         }
     }
 
-    /// What was noted of a preview.
+    /// Returns the recorded facts of a preview.
     pub(crate) fn preview_facts(layer: &RunLayerState) -> PreviewFacts {
         let noted = layer.run_facts();
         let noted = noted.and_then(|text| serde_json::from_slice(&text).ok());
@@ -53,7 +54,7 @@ impl RunEffects<'_> {
         })
     }
 
-    /// The hosts that runs of the scope of a preview asked for since it started.
+    /// Returns the hosts that runs in the scope of a preview asked for since it started.
     fn wanted_hosts(&self, layer: &RunLayerState) -> Vec<String> {
         let _ = self.local.record_connections();
         let record = &layer.record;

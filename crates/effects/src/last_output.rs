@@ -1,15 +1,16 @@
-//! The end of what a run wrote.
+//! The end of a run's output.
 
 use std::path::Path;
 
 use interlock_supervisor::{EndedRun, SupervisorPaths};
 use interlock_transcript::{LineRange, TranscriptReader};
 
-/// What is looked at of the end of a run's output.
+/// How much of the end of a run's output is read.
 const TAIL_LINES: u64 = 400;
 const TAIL_BYTES: usize = 64 * 1024;
 
-/// The end of what a run wrote: from the result, or from the transcript where the result is shorter.
+/// Returns the end of a run's output: from the result, or from the transcript if the result is
+/// shorter.
 pub fn last_output(state_dir: &Path, session: &str, ended: &EndedRun) -> String {
     if ended.shown.omitted_bytes == 0 && ended.shown.total_bytes == ended.totals.bytes {
         return ended.shown.text.clone();

@@ -1,10 +1,10 @@
-//! What becomes of the files that runs and patches change: which changes need an approver, and how those of
+//! Handles the files that runs and patches change: which changes need an approver, and how those of
 //! a run under `cow` get into the workspace.
 //!
-//! Read `run_effects` ([`RunEffects`]: a run's changes, committed all or nothing), `effect_approval` (those
-//! that an approver decides about), `effect_guard` with
-//! `patch_guard` and `named` (which files are executed or obeyed later), `facts` (what an approver reads of a
-//! preview), then `owner` (what the owner does with changes that are kept) and `report`.
+//! Read `run_effects` ([`RunEffects`]: a run's changes, committed all or nothing),
+//! `effect_approval` (changes that an approver decides about), `effect_guard` with `patch_guard`
+//! and `named` (which files are executed or obeyed later), `facts` (what an approver reads of a
+//! preview), then `owner` (what the owner does with kept changes) and `report`.
 
 #![forbid(unsafe_code)]
 

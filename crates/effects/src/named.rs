@@ -1,4 +1,4 @@
-//! Files that the policy names: a change of one changes what an entry or a grant allows.
+//! Files that the policy names: changing one of them changes what an entry or a grant allows.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,17 +11,17 @@ use interlock_policy::{ArgumentRule, Entry, path_matches};
 
 use interlock_local::{HostError, LocalState};
 
-/// No path: a rule that it fits names no file.
+/// Not a path: a rule that matches this names no file.
 const NO_PATH: &str = "\u{1}";
 
 #[derive(Debug, Default)]
 pub(crate) struct NamedFiles {
     files: Vec<NamedFile>,
-    /// Path patterns of entries, with where each entry is written.
+    /// Path patterns of entries, each with the place where the entry is written.
     patterns: Vec<(String, String)>,
     /// Arguments of entries that may be paths.
     arguments: Vec<(PathBuf, String)>,
-    /// What interpreters may be called with.
+    /// The argument rules of entries for interpreters.
     scripts: Vec<(ArgumentRule, String)>,
 }
 
@@ -33,8 +33,8 @@ struct NamedFile {
 }
 
 impl NamedFiles {
-    /// Loads the names of all agents: what one may not run by itself it may not write for another
-    /// one.
+    /// Loads the names of all agents: a file that one agent may not run by itself, it may not write
+    /// for another agent either.
     pub(crate) fn load(local: &LocalState) -> Result<Self, HostError> {
         let (document, _) = local.document()?;
         let mut named = Self::default();
@@ -93,7 +93,7 @@ impl NamedFiles {
         let program = Path::new(pattern).file_name();
         let program = program.and_then(|name| name.to_str()).unwrap_or(pattern);
         let rule = ArgumentRule::parse(entry.arg_pattern.as_deref(), entry.args.as_deref());
-        // An entry with `paths` names a directory: it trusts the files there as they are.
+        // An entry with `paths` names a directory, and trusts the files there as they are.
         if let (true, Ok(rule)) = (is_interpreter_like(program), rule)
             && entry.paths.is_none()
             && !rule.matches(&[NO_PATH.to_owned()], "/")
@@ -143,7 +143,7 @@ impl NamedFiles {
             return Some(origin.clone());
         }
         let shown = path.to_str()?;
-        // A pattern names many files; of these only programs run by it.
+        // A pattern names many files, of which only programs are run because of it.
         if is_executable(change) {
             let names_it = |(pattern, _): &&(String, String)| {
                 !is_for_all(pattern) && path_matches(pattern, shown, home)
@@ -166,7 +166,7 @@ impl NamedFiles {
     }
 }
 
-/// Such an entry lets everything run, and names nothing.
+/// Whether the pattern matches everything. Such an entry lets everything run, and names no file.
 fn is_for_all(pattern: &str) -> bool {
     matches!(pattern, "/**" | "**/*" | "/**/*" | "**/**")
 }

@@ -1,4 +1,4 @@
-//! What the owner does with the changes of runs that are kept: look, commit, discard.
+//! The owner's actions on kept changes of runs: look, commit, discard.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::report::{EffectReport, EffectState, LayerDescription, LayerError};
 use crate::run_effects::{CommittedBy, RunEffects};
 
 impl RunEffects<'_> {
-    /// The layers that wait for their owner or an approver.
+    /// Returns the layers that wait for their owner or an approver.
     pub fn kept_layers(&self) -> Vec<RunLayerState> {
         self.scopes().layers()
     }
 
-    /// What a run changed, and why that is not in the workspace.
+    /// Describes what a run changed, and why that is not in the workspace.
     pub fn describe_layer(&self, id: &str) -> Result<LayerDescription, LayerError> {
         let held = self.held_layer(id)?;
         let (source, guard) = self.effect_source(&held.layer)?;
@@ -38,15 +38,15 @@ impl RunEffects<'_> {
         })
     }
 
-    /// Commits the changes of a run as their owner wants it, protected paths included. Only a process
-    /// outside of every run does.
+    /// Commits the changes of a run on behalf of its owner, including protected paths. Only a
+    /// process outside every run may do this.
     pub fn commit_layer(&self, id: &str, _: OutsideRuns) -> Result<EffectReport, LayerError> {
         let held = self.held_layer(id)?;
         self.withdraw_approval(&held.layer);
         Ok(self.commit(held, &CommittedBy::Owner, process_name()))
     }
 
-    /// Throws the changes of a run away.
+    /// Discards the changes of a run.
     pub fn discard_layer(&self, id: &str, _: OutsideRuns) -> Result<EffectReport, LayerError> {
         let held = self.held_layer(id)?;
         self.withdraw_approval(&held.layer);
@@ -59,7 +59,7 @@ impl RunEffects<'_> {
         Ok(EffectReport::new(&run_id, EffectState::Discarded))
     }
 
-    /// The owner decides by what is done with the layer.
+    /// Withdraws the approval of a layer, because the owner's action decides about it.
     fn withdraw_approval(&self, layer: &RunLayerState) {
         let approval = layer
             .kept

@@ -1,5 +1,6 @@
-//! Which files of a patch are executed or obeyed later. What a name says is in the table of the policy; what names lead
-//! to is looked up here: links, directories on `PATH`, repositories, allowlist entries, grants.
+//! Determines which files of a patch are executed or obeyed later. The policy's table decides by
+//! file names; this module looks up what names lead to: links, directories on `PATH`, repositories,
+//! allowlist entries, grants.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -20,18 +21,18 @@ use interlock_local::{HostError, LocalState};
 pub struct PatchGuard {
     home: Option<PathBuf>,
     root: PathBuf,
-    /// Real paths.
+    /// The real paths of the directories on `PATH`.
     path_directories: Vec<PathBuf>,
     named: NamedFiles,
-    /// What links in `PATH` directories lead to; read when a program is changed.
+    /// The targets of links in `PATH` directories. They are read when a program is changed.
     linked_programs: OnceCell<HashSet<PathBuf>>,
-    /// Directories below the root that hold a repository; their configs may name files beside them.
+    /// Directories below the root that contain a repository, whose config may name files elsewhere.
     repositories: OnceCell<Vec<PathBuf>>,
-    /// What is obeyed because of names in a directory, by directory.
+    /// For each directory, the paths that are obeyed because of names in it.
     obeyed: RefCell<HashMap<PathBuf, Rc<Vec<ObeyedPath>>>>,
 }
 
-/// Whose changes are judged, and where.
+/// The agent whose changes are judged, and where.
 #[derive(Debug, Clone, Copy)]
 pub struct GuardedPlace<'a> {
     pub agent: &'a AgentId,
@@ -60,7 +61,7 @@ impl PatchGuard {
         })
     }
 
-    /// Why a change of this file needs an approver, if it does.
+    /// Returns why a change of this file needs an approver, if it does.
     pub fn reason(&self, change: &FileChange) -> Option<String> {
         let path = &change.path;
         if let Some(row) = ProtectedPath::find(path) {
@@ -100,7 +101,7 @@ impl PatchGuard {
             })
     }
 
-    /// What is obeyed elsewhere because of the names in a directory.
+    /// Returns the paths elsewhere that are obeyed because of the names in a directory.
     fn obeyed_in(&self, directory: &Path) -> Rc<Vec<ObeyedPath>> {
         if let Some(known) = self.obeyed.borrow().get(directory) {
             return Rc::clone(known);

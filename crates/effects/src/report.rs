@@ -1,4 +1,4 @@
-//! What became of the changes of a run, as results, records and commands say it.
+//! The outcome of a run's changes, in the form for results, records and commands.
 
 use interlock_approvals::{EffectDiff, PreviewFacts, ProtectedFile};
 use interlock_patch::{EffectChange, EffectError, RunEffect};
@@ -7,22 +7,22 @@ use serde::Serialize;
 
 use interlock_local::HostError;
 
-/// Names that one list of a report has; the counts are complete.
+/// Most names in one list of a report. The counts are complete.
 pub(crate) const MAX_LISTED: usize = 50;
 
-/// What became of the changes of one run, as results and records say it.
+/// The outcome of one run's changes, for results and records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EffectReport {
     pub run_id: String,
     pub state: EffectState,
-    /// The run was a preview: an approver decides about its changes.
+    /// Whether the run was a preview, about whose changes an approver decides.
     #[serde(rename = "preview", skip_serializing_if = "std::ops::Not::not")]
     pub is_preview: bool,
     pub created: usize,
     pub changed: usize,
     pub deleted: usize,
-    /// Paths among them that are executed or obeyed later.
+    /// Changed paths that are executed or obeyed later.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub protected: Vec<String>,
     /// Paths that changed in the workspace since the run started.
@@ -44,13 +44,13 @@ pub struct EffectReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectState {
-    /// All of it is in the workspace.
+    /// All changes are in the workspace.
     Committed,
-    /// Nothing is, until an approver allows it.
+    /// No change is in the workspace until an approver allows it.
     ApprovalPending,
-    /// Nothing is, and the layer is kept.
+    /// No change is in the workspace, and the layer is kept.
     Kept,
-    /// Nothing is, and the layer is gone.
+    /// No change is in the workspace, and the layer was removed.
     Discarded,
 }
 
@@ -89,14 +89,14 @@ impl EffectReport {
         self
     }
 
-    /// Whether it says anything to a reader: not where a run changed nothing.
+    /// Whether the report is worth showing, which it is not if the run changed nothing.
     pub fn is_noteworthy(&self) -> bool {
         self.state != EffectState::Committed
             || self.created + self.changed + self.deleted > 0
             || !self.skipped.is_empty()
     }
 
-    /// On one line, for results.
+    /// Returns the report on one line, for results.
     pub fn words(&self) -> String {
         let counts = format!(
             "{} created, {} changed, {} deleted",
@@ -135,11 +135,11 @@ impl EffectReport {
     }
 }
 
-/// A layer for its owner.
+/// A description of a layer for its owner.
 #[derive(Debug)]
 pub struct LayerDescription {
     pub layer: RunLayerState,
-    /// Of a preview.
+    /// The facts of a preview.
     pub facts: Option<PreviewFacts>,
     pub report: EffectReport,
     pub diff: EffectDiff,

@@ -1,9 +1,9 @@
-//! What becomes of the changes that a run under `cow` made: they are committed to the workspace when the
-//! run has ended, all or nothing. Protected paths among them need an approver, and so do all changes of a
-//! preview; a conflict keeps the layer.
+//! Handles the changes that a run under `cow` made: they are committed to the workspace when the
+//! run has ended, all or nothing. Protected paths among them need an approver, and so do all
+//! changes of a preview. A conflict keeps the layer.
 //!
-//! Everything about a layer is in its directory, so that whichever process looks next goes on with it: the
-//! caller that waited, the gateway that comes back, the owner's command.
+//! Everything about a layer is in its directory, so that whichever process looks next can continue:
+//! the caller that waited, the gateway that comes back, the owner's command.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow::{Break, Continue};
@@ -29,10 +29,10 @@ use crate::audit_list::shorten_list;
 use crate::effect_guard::EffectGuard;
 use crate::report::{EffectReport, EffectState, MAX_LISTED};
 
-/// Why the layer of a preview is kept until it is decided about.
+/// Why the layer of a preview is kept until a decision.
 pub(crate) const EFFECT_PREVIEW: &str = "EFFECT_PREVIEW";
 
-/// How long the end of a run waits for everything inside to be gone.
+/// How long the end of a run waits until everything inside is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The changes of runs on one host.
@@ -41,19 +41,19 @@ pub struct RunEffects<'a> {
     pub(crate) local: &'a LocalState,
 }
 
-/// Who lets protected paths pass.
+/// The reason for a commit, which determines whether protected paths may pass.
 pub(crate) enum CommittedBy<'a> {
-    /// The run ended: they need an approver.
+    /// The run ended: protected paths need an approver.
     RunEnd,
     /// An approver allowed exactly this effect.
     Approval(&'a Approval, Box<EffectPlan>),
-    /// The owner, outside of every run.
+    /// The owner commits, outside every run.
     Owner,
 }
 
 /// Why a commit stopped before anything changed.
 enum CommitStop {
-    /// An approver has to decide: the run was a preview, or these paths are protected.
+    /// An approver must decide, because the run was a preview or these paths are protected.
     NeedsApprover(Vec<ProtectedFile>),
     Drift,
     Refused(ApprovalRefusal),
@@ -64,9 +64,9 @@ impl<'a> RunEffects<'a> {
         Self { local }
     }
 
-    /// Commits what a run changed under `cow`, once everything of the run is gone; asks where protected
-    /// paths are among it, or where the run was a preview, and then says how that ended. `None` for a run
-    /// without a layer.
+    /// Commits what a run changed under `cow`, once everything of the run is gone. If protected
+    /// paths are among the changes, or the run was a preview, this asks an approver and reports how
+    /// that ended. Returns `None` for a run without a layer.
     pub fn settle_effect(
         &self,
         run_id: &str,
@@ -89,8 +89,8 @@ impl<'a> RunEffects<'a> {
         Some(report)
     }
 
-    /// Goes on with every layer that a process left: those of runs that ended, and those whose approval
-    /// was decided. A run whose waiter lives is left to that one.
+    /// Continues with every layer that a process left behind: those of ended runs, and those whose
+    /// approval was decided. A run with a living waiter is left to that waiter.
     pub fn settle_layers(&self) -> Result<(), HostError> {
         let scopes = self.scopes();
         let layers = scopes.layers();
@@ -115,7 +115,7 @@ impl<'a> RunEffects<'a> {
                         self.note_effect(&record, &report);
                     }
                 }
-                // It is the owner's, or its run goes on.
+                // The layer belongs to the owner, or its run is still going.
                 Some(None) | None => {}
             }
         }
@@ -141,8 +141,8 @@ impl<'a> RunEffects<'a> {
         }
     }
 
-    /// Carries out the decision about the changes of a run: allowed ones are committed, denied ones are
-    /// discarded. `None` where nothing is decided, or another process did it.
+    /// Carries out the decision about the changes of a run: allowed changes are committed, denied
+    /// ones are discarded. Returns `None` if nothing is decided, or another process carried it out.
     pub fn settle_decided_effect(&self, run_id: &str) -> Option<EffectReport> {
         let layer = self.scopes().layer_of_run(run_id)?;
         let approval = layer.kept.as_ref()?.approval_id.clone()?;
@@ -166,7 +166,7 @@ impl<'a> RunEffects<'a> {
             let _ = held.remove();
             return Some(EffectReport::new(&run_id, EffectState::Discarded));
         }
-        // What stands in for an approver does not allow what others obey.
+        // A fallback for a missing approver must not allow changes to files that others obey.
         let is_allowed = matches!(ended.ending, ApprovalEnding::Decision(_));
         // The layer of a preview is kept as long as its approval.
         if !is_allowed && held.layer.record.is_preview {
@@ -201,7 +201,7 @@ impl<'a> RunEffects<'a> {
         self.commit(held, &CommittedBy::RunEnd, requester)
     }
 
-    /// The one way into the workspace.
+    /// Commits a layer. This is the only way into the workspace.
     pub(crate) fn commit(
         &self,
         mut held: HeldLayer,
@@ -363,7 +363,8 @@ impl<'a> RunEffects<'a> {
         Ok((source, guard))
     }
 
-    /// Interlock's own files are never part of an effect; its program is a protected path.
+    /// Returns the target of commits. Interlock's own files are never part of an effect; its
+    /// program is a protected path.
     pub(crate) fn effect_target(&self) -> EffectTarget {
         EffectTarget {
             journal_dir: self.local.patch_journal(),
@@ -383,7 +384,7 @@ fn unusable(run_id: &str, why: &str) -> EffectReport {
     }
 }
 
-/// Every path, for the audit record.
+/// Lists every path, for the audit record.
 fn effect_files(effect: &RunEffect) -> Vec<serde_json::Value> {
     let one = |path: &interlock_patch::EffectPath| json!({ "change": path.change.as_str(), "path": path.path.display().to_string() });
     effect.paths.iter().map(one).collect()

@@ -1,11 +1,11 @@
-//! Which addresses are of the internet. Everything else is reached only by an entry that says so: a name
-//! that an attacker controls must not lead into the owner's own network.
+//! Determines which addresses are public. Everything else is reachable only through an explicit
+//! entry: a name that an attacker controls must not lead into the owner's own network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use interlock_plan::plain_address;
 
-/// IPv4 blocks that are not of the internet: first address, bits, why.
+/// IPv4 blocks that are not public: first address, bits, reason.
 const NOT_PUBLIC_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::UNSPECIFIED, 8, "this network"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
@@ -28,10 +28,10 @@ const NOT_PUBLIC_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved, broadcast"),
 ];
 
-/// The IPv6 addresses of the internet are in this block: first address, bits.
+/// The block that contains all public IPv6 addresses: first address, bits.
 const PUBLIC_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// Blocks in there that are not: first address, bits, why.
+/// Blocks within it that are not public: first address, bits, reason.
 const NOT_PUBLIC_V6: &[(Ipv6Addr, u32, &str)] = &[
     (
         Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),
@@ -55,8 +55,8 @@ const NOT_PUBLIC_V6: &[(Ipv6Addr, u32, &str)] = &[
     ),
 ];
 
-/// Whether an address is one of the internet. Mapped addresses count as what they hold; NAT64 (`64:ff9b::`)
-/// and unique local ones are outside of the public block.
+/// Whether an address is public. Mapped addresses count as the address that they contain; NAT64
+/// (`64:ff9b::`) and unique local addresses are outside the public block.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match plain_address(address) {
         IpAddr::V4(four) => !NOT_PUBLIC_V4.iter().any(|(first, bits, _)| {

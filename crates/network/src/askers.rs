@@ -1,6 +1,6 @@
-//! The processes that answer questions of this one: a gateway, and commands that wait for a run. They have the
-//! store, know which run a connection comes from, and ask an approver. This process knows none of that. While
-//! none is connected, names that no entry lists are refused.
+//! The processes that answer this process's questions: a gateway, and commands that wait for a run.
+//! They have the store, know which run a connection comes from, and ask an approver. This process
+//! knows none of that. While none of them is connected, names that no entry lists are refused.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -18,25 +18,26 @@ use tokio::time::timeout;
 /// How long a connection waits for a decision.
 pub(crate) const ASK_TIME: Duration = Duration::from_secs(30);
 
-/// The process that answers knows how long the connection waits; this is for its last words.
+/// Extra time for the final answer of a process, which knows how long the connection waits.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// A process that has just started a run may not be connected yet.
+/// How long to wait for a process to connect, because one that has just started a run may not have
+/// done so yet.
 const JOIN_TIME: Duration = Duration::from_secs(3);
 
-/// Questions that a process has not read. It is passed over then.
+/// Number of unread questions above which a process is skipped.
 const MOST_UNREAD: usize = 256;
 
 pub(crate) const NO_ASKER: &str = "not in network.allow, and no gateway runs that could ask";
 const NO_ANSWER: &str = "not in network.allow, and no approver decided in time";
 
-/// All of them.
+/// All processes that answer questions.
 #[derive(Debug, Clone)]
 pub(crate) struct Askers {
     state: Arc<Mutex<AskerState>>,
-    /// In front of the numbers of questions: another server of networks has another one.
+    /// Prefix of question IDs, which is different for each instance of `netd`.
     nonce: Arc<str>,
-    /// Another process has joined.
+    /// Notifies that another process has joined.
     joined: Arc<Notify>,
     join_time: Duration,
 }
@@ -50,7 +51,7 @@ struct AskerState {
 
 #[derive(Debug)]
 struct WaitingQuestion {
-    /// Those that have not answered.
+    /// Processes that have not answered yet.
     asked: BTreeSet<u64>,
     tell: oneshot::Sender<NetworkAnswer>,
 }
@@ -67,7 +68,7 @@ impl Askers {
         })
     }
 
-    /// A process answers questions from now on, until it closes the connection.
+    /// Adds a process, which answers questions until it closes the connection.
     pub fn add(&self, connection: OwnedFd) -> io::Result<()> {
         let stream = std::os::unix::net::UnixStream::from(connection);
         stream.set_nonblocking(true)?;
@@ -90,7 +91,7 @@ impl Askers {
         Ok(())
     }
 
-    /// Asks all of them; the first that decides counts. `question` needs no id.
+    /// Asks all processes. The first decision counts. `question` needs no ID.
     pub async fn ask(&self, mut question: NetworkQuestion) -> NetworkAnswer {
         let joined = self.joined.notified();
         if self.lock().links.is_empty() {
@@ -134,7 +135,7 @@ impl Askers {
             let mut bounded = (&mut lines).take(MOST_QUESTION_BYTES as u64);
             match bounded.read_until(b'\n', &mut said).await {
                 Ok(length) if length > 0 && said.ends_with(b"\n") => {}
-                // It is gone, or says what no answer is.
+                // The process is gone, or sent something that is not an answer.
                 _ => return,
             }
             if let Ok(answer) = serde_json::from_slice::<NetworkAnswer>(&said) {
@@ -148,7 +149,7 @@ impl Askers {
         let Some(waiting) = state.waiting.get_mut(&answer.id) else {
             return;
         };
-        // Only those that were asked are heard.
+        // Only processes that were asked may answer.
         if !waiting.asked.remove(&link) {
             return;
         }
@@ -163,7 +164,7 @@ impl Askers {
     fn lose(&self, link: u64) {
         let mut state = self.lock();
         state.links.remove(&link);
-        // Without anyone left who could answer, the sender is dropped, which says so.
+        // Once no process is left that could answer, the sender is dropped, which reports that.
         state.waiting.retain(|_, waiting| {
             waiting.asked.remove(&link);
             !waiting.asked.is_empty()
@@ -186,7 +187,7 @@ fn refusal(id: String, reason: &str) -> NetworkAnswer {
 }
 
 async fn send(mut questions: mpsc::Receiver<Arc<[u8]>>, mut to: OwnedWriteHalf) -> io::Result<()> {
-    // An earlier server of networks may have left half a line.
+    // An earlier instance of `netd` may have left half a line.
     to.write_all(b"\n").await?;
     while let Some(question) = questions.recv().await {
         to.write_all(&question).await?;

@@ -1,5 +1,5 @@
-//! Answers to DNS questions. No question leaves this machine: a name that may be reached gets an address of
-//! Interlock's own, and every other one does not exist.
+//! Answers DNS questions. No question leaves this machine: a name that may be reached gets an
+//! address of Interlock's own, and every other name does not exist.
 
 use std::net::Ipv4Addr;
 
@@ -7,23 +7,24 @@ use interlock_plan::HostName;
 use simple_dns::rdata::{A, RData};
 use simple_dns::{CLASS, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE};
 
-/// Longer questions are not read.
+/// Longest question that is read.
 pub(crate) const MOST_QUESTION: usize = 4_096;
 
-/// How long a client may keep an answer. The address of a name does not change.
+/// How long a client may keep an answer, in seconds. The address of a name does not change.
 const SECONDS: u32 = 60;
 
-/// What becomes of a name.
+/// The result of looking up a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameAnswer {
     Address(Ipv4Addr),
-    /// It does not exist, as far as this sandbox is concerned.
+    /// The name does not exist in this sandbox.
     Nothing,
-    /// There is no room for another name.
+    /// There is no space for another name.
     Failure,
 }
 
-/// The answer to a message, if it is a question at all. `look_up` is asked once for each name.
+/// Returns the answer to a message, if the message is a question at all. `look_up` is called once
+/// for each name.
 pub(crate) fn answer(
     message: &[u8],
     look_up: impl FnOnce(&HostName) -> NameAnswer,
@@ -49,7 +50,7 @@ pub(crate) fn answer(
     match name {
         Ok(name) if is_internet => match look_up(&name) {
             NameAnswer::Address(address) => {
-                // It has no address of any other kind, which is no error.
+                // A question for another kind of address gets no data, which is no error.
                 if matches!(question.qtype, QTYPE::TYPE(TYPE::A) | QTYPE::ANY) {
                     let data = RData::A(A::from(address));
                     let name = question.qname.clone();

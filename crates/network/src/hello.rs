@@ -1,4 +1,5 @@
-//! The name that a TLS client asks for, from the first bytes that it sends. Nothing is decrypted.
+//! Reads the name that a TLS client asks for from the first bytes that it sends. Nothing is
+//! decrypted.
 
 use std::io;
 
@@ -6,10 +7,10 @@ use interlock_plan::TargetHost;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_rustls::rustls::server::Acceptor;
 
-/// A client says hello in fewer bytes.
+/// Longest hello of a client.
 const MOST_HELLO: usize = 16 * 1024;
 
-/// Reads the hello of a client, which has to name the host. The bytes are to be passed on.
+/// Reads the hello of a client, which must name the host. The caller passes the bytes on.
 pub(crate) async fn read_hello(
     client: &mut (impl AsyncRead + Unpin),
     host: &TargetHost,

@@ -1,22 +1,23 @@
-//! HTTP requests, judged one by one: every request on a connection has to be for the host that the
-//! connection is for. What is passed on is written anew from what was read, so that a server cannot read it
-//! otherwise.
+//! Judges HTTP requests one by one: every request on a connection must be for the connection's
+//! host. A request is rewritten from what was parsed before it is passed on, so that a server
+//! cannot interpret it differently.
 
 use std::io;
 
 use interlock_plan::TargetHost;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// A head is shorter, and has fewer fields.
+/// Longest head, and most fields in it.
 const MOST_HEAD: usize = 16 * 1024;
 const MOST_FIELDS: usize = 100;
 
-/// The line before a chunk is shorter, extensions included.
+/// Longest line before a chunk, including extensions.
 const MOST_CHUNK_LINE: usize = 256;
 
 pub(crate) const HTTP_PORT: u16 = 80;
 
-/// Fields that are not passed on: they are for the next hop alone, or change what follows.
+/// Fields that are not passed on, because they are only for the next hop or change the meaning of
+/// what follows.
 const DROPPED: [&str; 8] = [
     "upgrade",
     "http2-settings",
@@ -31,7 +32,7 @@ const DROPPED: [&str; 8] = [
 /// Why a request is not passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HttpRefusal {
-    /// It is no HTTP request, or one that servers read in different ways.
+    /// It is not an HTTP request, or one that servers interpret in different ways.
     Unclear(&'static str),
     OtherHost,
     Gone,
@@ -66,12 +67,12 @@ enum RequestBody {
     Chunked,
 }
 
-/// What a client of a proxy asks for.
+/// The request of a client to the proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProxyRequest {
-    /// A connection that it speaks over by itself.
+    /// A connection over which the client itself speaks to the host.
     Connect(TargetHost, u16),
-    /// One request, which is the only one on its connection.
+    /// A single request, which is the only one on its connection.
     Forward(TargetHost, u16, HttpRequest),
 }
 
@@ -79,7 +80,7 @@ pub(crate) enum ProxyRequest {
 #[derive(Debug)]
 pub(crate) struct RequestReader<R> {
     client: R,
-    /// What was read and not passed on yet.
+    /// Bytes that were read and not passed on yet.
     buffer: Vec<u8>,
 }
 
@@ -91,22 +92,22 @@ impl<R: AsyncRead + Unpin> RequestReader<R> {
         }
     }
 
-    /// Of a client of which this much was read before.
+    /// Makes a reader for a client from which these bytes were already read.
     pub fn after(client: R, buffer: Vec<u8>) -> Self {
         Self { client, buffer }
     }
 
-    /// With what the client sent after the last request.
+    /// Returns the client, and the bytes that it sent after the last request.
     pub fn into_parts(self) -> (R, Vec<u8>) {
         (self.client, self.buffer)
     }
 
-    /// Waits for the first byte of another request; `false` when there is none.
+    /// Waits for the first byte of another request. Returns `false` if there is none.
     pub async fn has_next(&mut self) -> io::Result<bool> {
         Ok(!self.buffer.is_empty() || self.fill().await? > 0)
     }
 
-    /// The next request, which has to be for this host.
+    /// Returns the next request, which must be for this host.
     pub async fn next_for(
         &mut self,
         host: &TargetHost,
@@ -127,7 +128,7 @@ impl<R: AsyncRead + Unpin> RequestReader<R> {
         head.rewritten(target, host, port, Reuse::Allowed)
     }
 
-    /// The request of a client that knows this to be a proxy.
+    /// Returns the request of a client that knows this to be a proxy.
     pub async fn next_for_proxy(&mut self) -> Result<ProxyRequest, HttpRefusal> {
         let head = self.head().await?;
         if head.method == "CONNECT" {
@@ -141,7 +142,7 @@ impl<R: AsyncRead + Unpin> RequestReader<R> {
         Ok(ProxyRequest::Forward(host, port, request))
     }
 
-    /// Passes the body of a request on. Returns how many bytes were written.
+    /// Passes on the body of a request. Returns how many bytes were written.
     pub async fn pass_body(
         &mut self,
         request: &HttpRequest,
@@ -166,7 +167,7 @@ impl<R: AsyncRead + Unpin> RequestReader<R> {
                     server.write_all(b"\r\n").await?;
                     written += size + line.len() as u64 + 2;
                 }
-                // Fields behind the body are read and not passed on.
+                // Trailer fields are read, but not passed on.
                 let mut rest = MOST_HEAD;
                 loop {
                     let line = self.line(rest).await?;
@@ -237,7 +238,7 @@ impl<R: AsyncRead + Unpin> RequestReader<R> {
         if is_plain { Ok(size) } else { Err(unclear) }
     }
 
-    /// A line that ends in CR LF and has neither of them in it.
+    /// Reads a line that ends in CR LF and otherwise contains neither.
     async fn line(&mut self, most: usize) -> Result<String, HttpRefusal> {
         let unclear = HttpRefusal::Unclear("a line of the HTTP body is unclear");
         loop {
@@ -275,7 +276,7 @@ enum Reuse {
     Never,
 }
 
-/// The head of a request, taken apart.
+/// The parsed head of a request.
 struct ParsedHead {
     method: String,
     target: String,
@@ -304,7 +305,7 @@ impl ParsedHead {
             .map(|(_, value)| value.as_slice())
     }
 
-    /// The only value of a field.
+    /// Returns the only value of a field.
     fn only<'a>(
         &'a self,
         name: &'a str,
@@ -344,7 +345,7 @@ impl ParsedHead {
         }
     }
 
-    /// The request for this host, written anew.
+    /// Rewrites the request for this host.
     fn rewritten(
         &self,
         target: &str,
@@ -392,7 +393,7 @@ impl ParsedHead {
     }
 }
 
-/// `http://HOST[:PORT]/PATH`, in two.
+/// Splits `http://HOST[:PORT]/PATH` into host and path.
 fn split_absolute(head: &ParsedHead) -> Result<((TargetHost, u16), &str), HttpRefusal> {
     let unclear = HttpRefusal::Unclear("the target of the HTTP request is unclear");
     let scheme = head.target.get(..7).ok_or(unclear)?;
@@ -410,7 +411,7 @@ fn split_absolute(head: &ParsedHead) -> Result<((TargetHost, u16), &str), HttpRe
     }
 }
 
-/// What a client is told whose request was not passed on.
+/// Returns the response to a client whose request was not passed on.
 pub(crate) fn refusal_page(status: &str, reason: &str) -> Vec<u8> {
     let text = format!("interlock: {reason}\n");
     format!(

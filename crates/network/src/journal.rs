@@ -1,5 +1,6 @@
-//! What `netd` records of each connection, and how it gets into the audit: lines of JSON in one file of the
-//! state directory. `netd` appends, and a process that has the store takes them from there.
+//! The records that `netd` makes of each connection, and their way into the audit: lines of JSON in
+//! one file of the state directory. `netd` appends, and a process that has the store takes them
+//! from there.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -12,36 +13,36 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-/// Below the state directory.
+/// Name of the file, below the state directory.
 const NAME: &str = "network.jsonl";
 
-/// A journal that no process takes records from grows up to this. Then no connection is allowed: what
-/// cannot be recorded is not done.
+/// Most bytes of a journal whose records no process takes. Beyond that, no connection is allowed:
+/// what cannot be recorded must not happen.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// What became of a connection.
+/// The outcome of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionVerdict {
     Allowed,
     Denied,
-    /// It was allowed, and could not be made.
+    /// The connection was allowed, but could not be made.
     Failed,
 }
 
-/// One connection of a sandboxed run, or a name that it asked for.
+/// One connection of a sandboxed run, or one lookup of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionRecord {
     pub scope_id: String,
-    /// In words: `agent main`.
+    /// The scope in words, such as `agent main`.
     pub scope: String,
-    /// The run that made the connection, where an approver was asked about it.
+    /// The run that made the connection, if an approver was asked about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// The name or address that was asked for.
+    /// The requested name or address.
     pub host: String,
-    /// `None` for a name that was asked for and does not exist inside.
+    /// `None` for the lookup of a name that does not exist inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// The address that was dialed.
@@ -50,7 +51,7 @@ pub struct ConnectionRecord {
     pub verdict: ConnectionVerdict,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// By which decision an approver allowed it, where no entry does.
+    /// The approver's decision that allowed the connection, if no entry does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_by: Option<String>,
     pub bytes_sent: u64,
@@ -63,14 +64,14 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The file, as `netd` has it: opened before it gave up the right to.
+/// The file for `netd`, which opens it before it gives up the right to do so.
 #[derive(Debug, Clone)]
 pub struct ConnectionJournal {
     file: Arc<File>,
 }
 
 impl ConnectionJournal {
-    /// Where the journal of a state directory is.
+    /// Returns the path of a state directory's journal.
     pub fn path(state_dir: &Path) -> PathBuf {
         state_dir.join(NAME)
     }
@@ -86,14 +87,14 @@ impl ConnectionJournal {
         })
     }
 
-    /// Whether another record can be kept.
+    /// Whether the journal has space for another record.
     pub(crate) fn has_room(&self) -> bool {
         self.file
             .metadata()
             .is_ok_and(|found| found.len() < MOST_BYTES)
     }
 
-    /// Appends a record, as a whole or not at all.
+    /// Appends a record completely or not at all.
     pub(crate) fn append(&self, record: &ConnectionRecord) {
         let Ok(mut line) = serde_json::to_vec(record) else {
             return;
@@ -106,14 +107,14 @@ impl ConnectionJournal {
     }
 }
 
-/// The file, as the process has it that puts its records into the audit.
+/// The file for the process that moves its records into the audit.
 #[derive(Debug)]
 pub struct ConnectionJournalReader {
     file: File,
 }
 
 impl ConnectionJournalReader {
-    /// `None` where no sandbox of this state directory had a network yet.
+    /// Opens the journal. `None` if no sandbox of this state directory has had a network yet.
     pub fn open(state_dir: &Path) -> io::Result<Option<Self>> {
         let opened = File::options()
             .read(true)
@@ -126,8 +127,8 @@ impl ConnectionJournalReader {
         }
     }
 
-    /// Hands every record to `keep`, and removes them once it has kept them. A line that is no record is
-    /// given as its text: nothing is dropped silently.
+    /// Hands every record to `keep`, and removes the records once `keep` has stored them. A line
+    /// that is not a record is passed as text, so that nothing is dropped silently.
     pub fn take<E: From<io::Error>>(
         mut self,
         keep: impl FnOnce(Vec<Result<ConnectionRecord, String>>) -> Result<(), E>,

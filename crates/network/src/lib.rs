@@ -1,10 +1,12 @@
-//! Which hosts do sandboxed runs reach, and who carries the bytes? `interlock netd`: one process per state
-//! directory that serves the sockets which keepers made in the networks of their scopes.
+//! Decides which hosts sandboxed runs reach, and carries their bytes. `interlock netd` is one
+//! process per state directory that serves the sockets which keepers made in the networks of their
+//! scopes.
 //!
-//! Read `netd` (the process), `scope` (the sockets of one scope), `proxy` (from a connection to a host),
-//! then what it asks on the way: `dns` and `names` (which name an address stands for), `hello` (which name a
-//! TLS client asks for), `http` (which host each request is for), `socks`, `addresses` (what is public),
-//! `askers` (who is asked about a name that no entry lists), and `journal` (what is recorded).
+//! Read `netd` (the process), `scope` (the sockets of one scope), `proxy` (from a connection to a
+//! host), then the modules that `proxy` uses: `dns` and `names` (the name that an address stands
+//! for), `hello` (the name that a TLS client asks for), `http` (the host that each request is for),
+//! `socks`, `addresses` (which addresses are public), `askers` (the processes that decide about
+//! names that no entry lists), and `journal` (what is recorded).
 
 #![forbid(unsafe_code)]
 

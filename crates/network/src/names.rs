@@ -1,5 +1,5 @@
-//! The addresses that stand for names inside one scope. A connection to such an address says which host it
-//! is for, whatever the name leads to outside.
+//! The addresses that stand for names inside one scope. The address of a connection thus determines
+//! its host, whatever the name leads to outside.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,7 @@ use interlock_plan::{HostName, TargetHost, is_own_block, plain_address};
 /// The first address that stands for a name.
 const FIRST: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 
-/// As many names can have an address. A scope that asks for more has no use for them.
+/// Most names that can have an address. A scope that asks for more has no use for them.
 const MOST_NAMES: u32 = 32_768;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,8 @@ pub(crate) struct NamePool {
 }
 
 impl NamePool {
-    /// The address of a name, always the same one. `None` when there is no room for another.
+    /// Returns the address of a name, which is always the same. `None` if there is no space for
+    /// another name.
     pub fn address_of(&mut self, name: &HostName) -> Option<Ipv4Addr> {
         if let Some(address) = self.addresses.get(name) {
             return Some(*address);
@@ -34,7 +35,8 @@ impl NamePool {
         Some(address)
     }
 
-    /// What a connection to an address is for. `None` for one of Interlock's own that stands for no name.
+    /// Returns the target of a connection to an address. `None` for one of Interlock's own
+    /// addresses that stands for no name.
     pub fn target_of(&self, address: IpAddr) -> Option<TargetHost> {
         let address = plain_address(address);
         match address {

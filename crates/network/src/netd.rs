@@ -1,6 +1,6 @@
-//! `interlock netd`: the process that serves the networks of all scopes of a state directory. The supervisor
-//! starts it with the first scope that has a network, hands it the sockets of each, and ends it. It outlives
-//! a gateway.
+//! `interlock netd`: the process that serves the networks of all scopes of a state directory. The
+//! supervisor starts it with the first scope that has a network, hands it the sockets of each
+//! scope, and ends it. It outlives a gateway.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::askers::Askers;
 use crate::journal::ConnectionJournal;
 use crate::scope::{NetdParts, ScopeServer};
 
-/// The whole life of the process. Only the supervisor starts it; it reads no config and no policy.
+/// Runs the process until it ends. Only the supervisor starts it; it reads no config and no policy.
 pub fn become_netd() -> i32 {
     let begun = begin_netd(|order| {
         let journal = ConnectionJournal::open(&order.journal)?;
@@ -37,9 +37,9 @@ pub fn become_netd() -> i32 {
     i32::from(served.is_err())
 }
 
-/// Until the supervisor is gone.
+/// Serves until the supervisor is gone.
 async fn serve(journal: ConnectionJournal, own_ports: OwnPorts) -> io::Result<()> {
-    // A socket that keeps messages apart is waited for like one of datagrams.
+    // A socket that preserves message boundaries is awaited like a datagram socket.
     let link = std::os::unix::net::UnixDatagram::from(rustix::stdio::stdin().try_clone_to_owned()?);
     link.set_nonblocking(true)?;
     let link = UnixDatagram::from_std(link)?;
@@ -67,7 +67,7 @@ async fn serve(journal: ConnectionJournal, own_ports: OwnPorts) -> io::Result<()
                 scopes.insert(id, server);
             }
             Ok(Some(NetdMessage::Forget(id))) => drop(scopes.remove(&id)),
-            // A connection that cannot be listened to is closed by this.
+            // Dropping closes a connection that cannot be used.
             Ok(Some(NetdMessage::Asker(connection))) => drop(askers.add(connection)),
             Ok(None) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -76,21 +76,22 @@ async fn serve(journal: ConnectionJournal, own_ports: OwnPorts) -> io::Result<()
     }
 }
 
-/// The port on which the gateway of this state directory listens, as it says itself in its lock file. No
-/// entry opens it.
+/// The port on which the gateway of this state directory listens, according to its lock file. No
+/// entry opens this port.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnPorts {
     gateway_lock: Arc<File>,
 }
 
-/// What is read of the lock file.
+/// The part of the lock file that is read.
 #[derive(Deserialize)]
 struct ListeningGateway {
     address: SocketAddr,
 }
 
 impl OwnPorts {
-    /// Opened once, as the user that owns it. A gateway that starts later writes to the same file.
+    /// Opens the file once, as the user that owns it. A gateway that starts later writes to the
+    /// same file.
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::options()
             .read(true)

@@ -1,5 +1,5 @@
-//! From a connection that a run makes to the host that it is for: judged, resolved, dialed and carried. The
-//! address that is dialed is the very one that was checked.
+//! Handles a connection from a run to its host: judges, resolves, dials and carries it. The dialed
+//! address is exactly the one that was checked.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,7 +21,7 @@ use crate::socks::{self, SocksReply};
 
 const TLS_PORT: u16 = 443;
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const HEAD_TIME: Duration = Duration::from_secs(20);
 
 /// How long a connection waits for another request.
@@ -31,7 +31,7 @@ const NEXT_TIME: Duration = Duration::from_mins(5);
 const RESOLVE_TIME: Duration = Duration::from_secs(10);
 const DIAL_TIME: Duration = Duration::from_secs(10);
 
-/// As many addresses of a name are tried.
+/// Most addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 8;
 
 const BUFFER: usize = 64 * 1024;
@@ -61,8 +61,8 @@ impl ConnectionRefusal {
     }
 }
 
-/// A connection for a host, until it is over. What became of it is recorded when this is dropped, also when
-/// its scope ends first.
+/// A connection to a host, until it ends. Its outcome is recorded when this is dropped, even if its
+/// scope ends first.
 struct CarriedConnection<'a> {
     context: &'a ScopeContext,
     record: ConnectionRecord,
@@ -86,7 +86,7 @@ impl<'a> CarriedConnection<'a> {
         refusal.reason
     }
 
-    /// Judges the connection; an approver may have to be asked about it.
+    /// Judges the connection, which may require asking an approver.
     async fn judge(
         &mut self,
         host: &TargetHost,
@@ -128,7 +128,7 @@ impl<'a> CarriedConnection<'a> {
         Ok(AddressReach::Public)
     }
 
-    /// Resolves, checks and dials.
+    /// Resolves the host, checks the addresses and dials one.
     async fn dial(
         &mut self,
         host: &TargetHost,
@@ -151,7 +151,7 @@ impl<'a> CarriedConnection<'a> {
         Err(ConnectionRefusal::failed(last))
     }
 
-    /// The addresses that may be dialed for a host; at least one.
+    /// Returns the addresses that may be dialed for a host, at least one.
     async fn resolve(
         &self,
         host: &TargetHost,
@@ -199,7 +199,7 @@ impl<'a> CarriedConnection<'a> {
         }
     }
 
-    /// Carries bytes in both directions until both ends have said all.
+    /// Carries bytes in both directions until both ends have finished.
     async fn relay(&self, client: TcpStream, server: TcpStream) -> io::Result<()> {
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
@@ -210,7 +210,7 @@ impl<'a> CarriedConnection<'a> {
         Ok(())
     }
 
-    /// Carries HTTP requests one by one, and answers as they come.
+    /// Carries HTTP requests one by one, and answers as they arrive.
     async fn relay_http(
         &self,
         (mut reader, to_client): (
@@ -243,7 +243,7 @@ impl<'a> CarriedConnection<'a> {
         tokio::pin!(requests, answers);
         tokio::select! {
             asked = &mut requests => {
-                // What was asked before is still answered; what is refused ends the connection.
+                // Earlier requests are still answered; a refused request ends the connection.
                 asked?;
                 answers.await?;
             }
@@ -261,12 +261,13 @@ impl Drop for CarriedConnection<'_> {
     }
 }
 
-/// Addresses that no entry can mean: those that stand for names, for every address, or for many machines.
+/// Excludes addresses that no entry can mean: those that stand for names, for every address, or for
+/// several machines.
 fn is_usable(address: IpAddr) -> bool {
     !is_own_block(address) && !address.is_unspecified() && !address.is_multicast()
 }
 
-/// Whether an address is one of this machine's own: only such an address can be bound.
+/// Whether an address belongs to this machine: only such an address can be bound.
 fn is_of_this_machine(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }
@@ -288,7 +289,7 @@ async fn pass(
     }
 }
 
-/// A connection that a program made to an address, without knowing of any proxy.
+/// Carries a connection that a program made to an address, without knowing of any proxy.
 pub(crate) async fn carry_direct(context: Arc<ScopeContext>, client: TcpStream) {
     let Ok(asked) = client.local_addr() else {
         return;
@@ -399,7 +400,7 @@ async fn carry_http(
 async fn tell(mut client: TcpStream, status: &str, reason: &str) {
     let _ = client.write_all(&refusal_page(status, reason)).await;
     let _ = client.shutdown().await;
-    // Until the client has read it: closing with unread bytes would take it back.
+    // Wait until the client has read the answer: closing with unread bytes would discard it.
     let mut rest = [0; 1024];
     let _ = timeout(Duration::from_secs(1), async {
         while client.read(&mut rest).await.is_ok_and(|length| length > 0) {}
@@ -407,7 +408,7 @@ async fn tell(mut client: TcpStream, status: &str, reason: &str) {
     .await;
 }
 
-/// A client of the proxy on port 3128.
+/// Carries the connection of a client of the proxy on port 3128.
 pub(crate) async fn carry_proxied(context: Arc<ScopeContext>, client: TcpStream) {
     let mut reader = RequestReader::new(client);
     let asked = timeout(HEAD_TIME, reader.next_for_proxy()).await;
@@ -463,7 +464,7 @@ async fn carry_connect(
 }
 
 impl CarriedConnection<'_> {
-    /// Judges and records a connection that the client is told about in words of its own.
+    /// Judges and records a connection whose client gets the result in its own protocol.
     async fn judge_only(
         context: &ScopeContext,
         (host, port): (&TargetHost, u16),
@@ -472,7 +473,7 @@ impl CarriedConnection<'_> {
         let mut carried = CarriedConnection::new(context, host, port);
         match carried.judge(host, port, client).await {
             Ok(_) => {
-                // Recorded by the connection itself.
+                // The connection itself is recorded instead.
                 carried.record.host.clear();
                 Ok(())
             }
@@ -481,7 +482,7 @@ impl CarriedConnection<'_> {
     }
 }
 
-/// A client of the SOCKS proxy on port 1080.
+/// Carries the connection of a client of the SOCKS proxy on port 1080.
 pub(crate) async fn carry_socks(context: Arc<ScopeContext>, mut client: TcpStream) {
     let asked = timeout(HEAD_TIME, socks::read_request(&mut client)).await;
     let Ok(Ok((host, port))) = asked else { return };

@@ -1,4 +1,4 @@
-//! The network of one scope, from outside: its sockets, the names it knows, and what is recorded of it.
+//! The network of one scope, from outside: its sockets, the names it knows, and its records.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,29 +23,31 @@ use crate::names::NamePool;
 use crate::netd::OwnPorts;
 use crate::proxy::{carry_direct, carry_proxied, carry_socks};
 
-/// Connections of one scope at one time.
+/// Most connections of one scope at one time.
 const MOST_CONNECTIONS: usize = 512;
 
-/// The same name or place is recorded as refused once in this time: programs ask for each name twice.
+/// Within this time, the same name or address is recorded as refused only once, because programs
+/// look up each name twice.
 const SAME_TIME: Duration = Duration::from_secs(2);
 
-/// So many refusals are recorded one by one, and so many more in each second. The rest is counted.
+/// Number of refusals that are recorded individually, and by how many this grows per second. The
+/// rest is counted.
 const MOST_REFUSALS: u32 = 200;
 const REFUSALS_PER_SECOND: u32 = 10;
 
 /// How long a client of the DNS stream may take.
 const STREAM_TIME: Duration = Duration::from_secs(10);
 
-/// How long a listener that cannot accept rests.
+/// Pause of a listener that cannot accept.
 const REST: Duration = Duration::from_millis(50);
 
-/// Questions about names at one time, and how many of them in a second once so many were asked at once:
-/// each makes the process that answers look for the run. Further ones wait.
+/// Most questions about names at one time, and how many of them are asked at once before a limit
+/// per second applies: each makes the answering process look for the run. Further questions wait.
 const MOST_QUESTIONS: usize = 32;
 const QUESTIONS_AT_ONCE: u32 = 256;
 const QUESTIONS_PER_SECOND: u32 = 50;
 
-/// What all scopes of this process share.
+/// The parts that all scopes of this process share.
 #[derive(Debug)]
 pub(crate) struct NetdParts {
     pub journal: ConnectionJournal,
@@ -53,7 +55,7 @@ pub(crate) struct NetdParts {
     pub askers: Askers,
 }
 
-/// What all connections of a scope share.
+/// The parts that all connections of a scope share.
 #[derive(Debug)]
 pub(crate) struct ScopeContext {
     pub scope: ServedScope,
@@ -78,7 +80,7 @@ struct RefusalMeter {
     uncounted: u64,
 }
 
-/// Keeps a run from wearing out the process that answers.
+/// Keeps a run from overloading the process that answers.
 #[derive(Debug)]
 struct QuestionMeter {
     left: u32,
@@ -123,13 +125,14 @@ impl ScopeContext {
         }
     }
 
-    /// What a connection to an address is for.
+    /// Returns the target of a connection to an address.
     pub fn target_of(&self, address: IpAddr) -> Option<TargetHost> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.target_of(address)
     }
 
-    /// What a client means that names an address: it may have asked for the name before.
+    /// Returns the target of a client that names an address, for which it may have looked up a name
+    /// before.
     pub fn meant_by(&self, host: TargetHost) -> TargetHost {
         match host {
             TargetHost::Address(address) => self
@@ -139,7 +142,8 @@ impl ScopeContext {
         }
     }
 
-    /// Asks about a connection to a name that no entry lists. It waits for as long as connections wait.
+    /// Asks about a connection to a name that no entry lists. This waits as long as connections
+    /// wait.
     pub async fn ask(
         &self,
         (host, port): (&TargetHost, u16),
@@ -189,7 +193,7 @@ impl ScopeContext {
         }
     }
 
-    /// Puts a record into the journal. One without a host is none.
+    /// Adds a record to the journal, unless it has no host.
     pub fn keep(&self, record: &ConnectionRecord) {
         if record.host.is_empty() {
             return;
@@ -208,7 +212,7 @@ impl ScopeContext {
         }
     }
 
-    /// The address of a name that may be reached.
+    /// Returns the address of a name that may be reached.
     fn look_up(&self, name: &interlock_plan::HostName) -> NameAnswer {
         if !self.scope.rules.may_reach(name) {
             let mut record = self.record(name.to_string(), None);
@@ -225,7 +229,7 @@ impl ScopeContext {
 }
 
 impl RefusalMeter {
-    /// How many were passed over since the last one, where this one is to be recorded.
+    /// Returns how many records were skipped since the last one, if this one is to be recorded.
     fn admits(&mut self, record: &ConnectionRecord) -> Option<u64> {
         let now = Instant::now();
         let key = (record.host.clone(), record.port);
@@ -253,7 +257,7 @@ impl RefusalMeter {
 /// Serves the sockets of a scope until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ScopeServer {
-    /// Ends with all connections when it is dropped.
+    /// Dropping this ends the tasks and all connections.
     _tasks: JoinSet<()>,
 }
 
@@ -272,7 +276,7 @@ impl ScopeServer {
             Arc::clone(&context),
             UdpSocket::from_std(dns)?,
         ));
-        // A socket of packets is read like one of datagrams.
+        // A packet socket is read like a datagram socket.
         let attempts = std::net::UdpSocket::from(sockets.attempts);
         attempts.set_nonblocking(true)?;
         let attempts = UdpSocket::from_std(attempts)?;
@@ -309,7 +313,7 @@ fn listener(socket: OwnedFd) -> io::Result<TcpListener> {
     TcpListener::from_std(socket)
 }
 
-/// Accepts connections, and carries each of them. They end with the listener.
+/// Accepts connections and carries each of them. They end with the listener.
 async fn accept<F>(
     context: Arc<ScopeContext>,
     listener: TcpListener,
@@ -320,7 +324,7 @@ async fn accept<F>(
     let mut carried = JoinSet::new();
     loop {
         while carried.try_join_next().is_some() {}
-        // Further ones wait in the listener until there is room.
+        // Further connections wait in the listener until there is room.
         let Ok(room) = Arc::clone(&context.connections).acquire_owned().await else {
             return;
         };
@@ -352,7 +356,7 @@ async fn answer_datagrams(context: Arc<ScopeContext>, socket: UdpSocket) {
     }
 }
 
-/// The same questions with their length in front.
+/// Answers the same questions over TCP, each preceded by its length.
 async fn answer_stream(context: Arc<ScopeContext>, mut client: TcpStream) {
     let mut answer_next = async || -> io::Result<()> {
         let length = usize::from(client.read_u16().await?).min(MOST_QUESTION);
@@ -367,7 +371,7 @@ async fn answer_stream(context: Arc<ScopeContext>, mut client: TcpStream) {
     while let Ok(Ok(())) = timeout(STREAM_TIME, answer_next()).await {}
 }
 
-/// Records connections to ports that no entry names: the kernel refuses them at once.
+/// Records connections to ports that no entry names, which the kernel refuses at once.
 async fn watch_attempts(context: Arc<ScopeContext>, socket: UdpSocket, ports: Vec<u16>) {
     let mut packet = [0; 128];
     loop {
@@ -392,7 +396,7 @@ async fn watch_attempts(context: Arc<ScopeContext>, socket: UdpSocket, ports: Ve
     }
 }
 
-/// Where the first packet of a connection goes.
+/// Returns the destination of a connection's first packet.
 fn asked_for(packet: &[u8]) -> Option<(IpAddr, u16)> {
     let words = packet.first()? & 0x0f;
     let address: [u8; 4] = packet.get(16..20)?.try_into().ok()?;

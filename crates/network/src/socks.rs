@@ -1,4 +1,4 @@
-//! SOCKS5 as far as it connects: no authentication, no binding, no UDP.
+//! The part of SOCKS5 that connects: no authentication, no binding, no UDP.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ const NO_AUTHENTICATION: u8 = 0;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 
-/// What a client is told.
+/// The reply to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocksReply {
     Connected = 0,
@@ -20,7 +20,7 @@ pub(crate) enum SocksReply {
     AddressNotSupported = 8,
 }
 
-/// Reads what a client wants to be connected with. It has been told why where this is an error.
+/// Reads the target that a client asks for. On an error, the client has already got a reply.
 pub(crate) async fn read_request(
     client: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) -> io::Result<(TargetHost, u16)> {
@@ -80,7 +80,7 @@ pub(crate) async fn reply(
     client: &mut (impl AsyncWrite + Unpin),
     reply: SocksReply,
 ) -> io::Result<()> {
-    // Bound to no address that would be of use.
+    // The reply contains no useful bound address.
     client
         .write_all(&[VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0])
         .await

@@ -1,5 +1,5 @@
-//! Binds: what the owner shows to runs besides the workspace. Each is normalized, resolved and checked;
-//! what was checked, by device and inode, is what gets mounted.
+//! Binds: the paths that the owner shows to runs in addition to the workspace. Each is normalized,
+//! resolved and checked, and exactly the checked file, by device and inode, is mounted.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,7 +10,7 @@ use interlock_plan::MountAccess;
 use crate::error::SandboxError;
 use crate::hidden::{ENGINE_SOCKETS, IN_HOME, IN_SYSTEM, hidden_paths};
 
-/// Directories of the system that no bind may show, lie below or lie above.
+/// Directories of the system that a bind may neither show, nor be below, nor contain.
 const SYSTEM: [(&str, &str); 7] = [
     ("/etc", "the system's settings"),
     ("/proc", "the system's processes"),
@@ -21,28 +21,28 @@ const SYSTEM: [(&str, &str); 7] = [
     ("/var/lib/containers", "containers of the machine"),
 ];
 
-/// Directories that hold the homes of all users: credentials lie in each.
+/// Directories that hold the homes of all users. Each home contains credentials.
 const HOMES: [&str; 3] = ["/home", "/root", "/var/home"];
 
-/// As many homes of other users are looked at.
+/// Most homes of other users that are examined.
 const MOST_HOMES: usize = 256;
 
-/// Directories of the system that every run sees, and that no bind makes writable: programs of the
-/// machine come from there.
+/// Directories of the system that every run sees and that no bind makes writable, because the
+/// machine's programs come from there.
 const PROGRAMS: [&str; 9] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix",
 ];
 
-/// Targets that a bind may neither cover, lie in nor hold.
+/// Targets that a bind may neither cover, nor be below, nor contain.
 const RESERVED_WHOLE: [&str; 14] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc",
     "/proc", "/sys", "/dev", "/run",
 ];
 
-/// Targets that a bind may not cover or hold.
+/// Targets that a bind may neither cover nor contain.
 const RESERVED: [&str; 4] = ["/tmp", "/var/tmp", "/workspace", "/agent"];
 
-/// A bind that was checked.
+/// A checked bind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckedBind {
     pub source: PathBuf,
@@ -53,7 +53,7 @@ pub(crate) struct CheckedBind {
     pub owner: (u32, u32),
 }
 
-/// What the rules need to know of this host.
+/// The facts about this host that the rules need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BindRules<'a> {
     pub home: Option<&'a Path>,
@@ -63,7 +63,7 @@ pub(crate) struct BindRules<'a> {
 }
 
 impl BindRules<'_> {
-    /// `SOURCE:TARGET[:ro|rw]`
+    /// Checks a bind of the form `SOURCE:TARGET[:ro|rw]`.
     pub fn check(self, bind: &str) -> Result<CheckedBind, SandboxError> {
         let refused = |rule: String| SandboxError::Bind {
             bind: bind.to_owned(),
@@ -106,7 +106,7 @@ impl BindRules<'_> {
         })
     }
 
-    /// Whether a bind may show this path, as far as its rules go.
+    /// Whether the bind rules allow showing this path.
     pub fn may_show(self, source: &Path) -> bool {
         self.check_source(source).is_ok()
     }
@@ -219,7 +219,7 @@ impl BindRules<'_> {
     }
 }
 
-/// Whether a bind may be written to, as far as the system goes.
+/// Checks that a bind may be writable, as far as the system's directories are concerned.
 fn check_writable(source: &Path) -> Result<(), String> {
     let of_system = PROGRAMS
         .iter()
@@ -233,7 +233,7 @@ fn check_writable(source: &Path) -> Result<(), String> {
     }
 }
 
-/// The homes of the machine's users: a root gateway could show any of them.
+/// Returns the homes of the machine's users, because a gateway of root could show any of them.
 fn other_homes() -> Vec<PathBuf> {
     let below = HOMES.iter().filter(|homes| **homes != "/root");
     let listed = below.filter_map(|homes| std::fs::read_dir(homes).ok());
@@ -244,8 +244,8 @@ fn other_homes() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a directory may be the workspace of a sandbox. Credentials below it are covered; one that
-/// lies in a system directory or in Interlock's own is refused.
+/// Checks that a directory may be the workspace of a sandbox. Credentials below it are covered; a
+/// workspace in a system directory or in one of Interlock's own is refused.
 pub(crate) fn check_workspace(
     workspace: &Path,
     own: &[PathBuf],
@@ -277,8 +277,8 @@ pub(crate) fn check_workspace(
     Ok(())
 }
 
-/// A workspace in a hidden directory cannot be shown without what lies beside it, where the view shows the
-/// rest of the host.
+/// Refuses a workspace in a hidden directory if the view shows the rest of the host, because the
+/// workspace could not be shown without its siblings.
 pub(crate) fn check_workspace_in_view(workspace: &Path, home: &Path) -> Result<(), SandboxError> {
     let above = hidden_paths(Some(home))
         .into_iter()
@@ -295,7 +295,7 @@ pub(crate) fn check_workspace_in_view(workspace: &Path, home: &Path) -> Result<(
     }
 }
 
-/// Without `.` and `..`, as a path is written.
+/// Removes `.` and `..` lexically.
 fn normalized(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for part in path.components() {
@@ -310,7 +310,7 @@ fn normalized(path: &Path) -> PathBuf {
     out
 }
 
-/// The real path: links are resolved as far as the path exists.
+/// Returns the real path. Links are resolved as far as the path exists.
 fn deepest_real(path: &Path) -> io::Result<PathBuf> {
     let mut rest = Vec::new();
     let mut at = path;

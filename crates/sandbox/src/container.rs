@@ -1,8 +1,9 @@
-//! The containers of scopes: made by Docker Engine or Podman, kept warm, and removed with their scope. A run
-//! sees the root file system of its container; everything else of its sandbox is as with the native
-//! backend.
+//! The containers of scopes: they are made by Docker Engine or Podman, kept warm, and removed with
+//! their scope. A run sees the root file system of its container; everything else of its sandbox is
+//! the same as with the native backend.
 //!
-//! A container has Interlock's labels, which name the scope. One without them is never touched.
+//! A container has Interlock's labels, which name the scope. A container without them is never
+//! touched.
 
 mod engine_api;
 mod service;
@@ -25,20 +26,20 @@ use crate::scope::short_name;
 pub(crate) use engine_api::one_line;
 use engine_api::{CALL_PATIENCE, EngineApi};
 
-/// In front of the name of a container, where the config says nothing.
+/// Prefix of the name of a container, if the config does not set one.
 const PREFIX: &str = "interlock-sbx-";
 
 /// Labels of a container: the scope that it belongs to, and the directory of that scope.
 const SCOPE_LABEL: &str = "interlock.scope";
 const DIRECTORY_LABEL: &str = "interlock.directory";
 
-/// The name of a record begins with this.
+/// Prefix of the name of a record.
 const RECORD: &str = "container-";
 
-/// Lives until it is told to end.
+/// A script that waits until it is told to end.
 const WAITING: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
 
-/// What is kept about a container in the directory of its scope.
+/// The record of a container in the directory of its scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecord {
@@ -49,7 +50,7 @@ pub struct ContainerRecord {
     pub image_id: String,
 }
 
-/// The container that a scope is to have. Asks the engine which image the name stands for.
+/// Plans the container of a scope. This asks the engine which image the name refers to.
 pub(crate) fn plan_container(
     settings: &Sandbox,
     backend: SandboxBackend,
@@ -102,7 +103,7 @@ pub(crate) fn plan_container(
         home_source: home_source.to_owned(),
         env,
     };
-    // Another image, or another engine, is another container.
+    // Another image, or another engine, makes another container.
     let mut hash = Sha256::new();
     hash.update(b"interlock container v1\0");
     hash.update(scope_directory.as_bytes());
@@ -158,8 +159,8 @@ fn image_variables(image: &Value) -> BTreeMap<String, String> {
     pairs.collect()
 }
 
-/// The engine, by its socket: the one that the owner's environment names, the usual one, or, with Podman,
-/// one that Interlock has it open.
+/// Returns the engine by its socket: the one that the owner's environment names, the usual one or,
+/// with Podman, one that Interlock opens.
 fn reach_engine(
     backend: SandboxBackend,
     state_dir: &Path,
@@ -224,8 +225,8 @@ fn unreachable(backend: SandboxBackend, socket: &Path, error: &io::Error) -> San
     }
 }
 
-/// Sees to it that the container of an order runs, and says which process is its first one. For the keeper
-/// of its scope: it has one thread, and the engine is reached already.
+/// Ensures that the container of an order runs, and returns its first process. The keeper of the
+/// scope calls this: it has one thread, and the engine has already been reached.
 pub fn ready_container(order: &ContainerOrder) -> Result<i32, String> {
     let directory = Path::new(&order.scope_directory);
     let failed = |error: io::Error| format!("the container of the scope: {error}");
@@ -249,7 +250,7 @@ impl ScopeContainer<'_> {
         let record = record_path(Path::new(&self.order.scope_directory), name);
         let Some(found) = self.inspect()? else {
             if record.exists() {
-                // What runs left in it is gone, and a caller has to learn that.
+                // Everything that runs left in it is gone, and a caller must learn that.
                 std::fs::remove_file(&record).map_err(|error| error.to_string())?;
                 return Err(format!(
                     "its container {name} vanished; the next call makes it anew"
@@ -278,7 +279,8 @@ impl ScopeContainer<'_> {
             image: plan.image.clone(),
             image_id: plan.image_id.clone(),
         };
-        // Before the container is there: none is ever without a record by which it is removed.
+        // The record comes before the container, so that every container has a record by which it
+        // is removed.
         let text = serde_json::to_vec_pretty(&written).map_err(|error| error.to_string())?;
         std::fs::write(record, text).map_err(|error| format!("{}: {error}", record.display()))?;
         let made = self.create().and_then(|()| {
@@ -320,7 +322,7 @@ impl ScopeContainer<'_> {
         answered(&self.api, (method, &path), body, CALL_PATIENCE)
     }
 
-    /// The owner's own command, once.
+    /// Runs the owner's own command, once.
     fn set_up(&self) -> Result<(), String> {
         let plan = &self.order.plan;
         let Some(text) = &plan.setup_command else {
@@ -358,7 +360,7 @@ impl ScopeContainer<'_> {
         ))
     }
 
-    /// That it is the container of the plan, and confined as it was asked for.
+    /// Checks that this is the container of the plan, and that it is confined as requested.
     fn check(&self, found: &Value) -> Result<(), String> {
         let name = &self.order.plan.name;
         if !is_of_scope(found, Path::new(&self.order.scope_directory)) {
@@ -378,7 +380,7 @@ impl ScopeContainer<'_> {
     }
 }
 
-/// Why a container is not as confined as Interlock makes it.
+/// Returns why a container is less confined than Interlock makes it, if it is.
 fn looseness(found: &Value) -> Option<&'static str> {
     let host = &found["HostConfig"];
     let text = |key: &str| host[key].as_str().unwrap_or_default();
@@ -413,7 +415,7 @@ fn looseness(found: &Value) -> Option<&'static str> {
     }
 }
 
-/// What the engine is asked for.
+/// The request that makes a container.
 fn creation(order: &ContainerOrder) -> Value {
     let ContainerOrder { plan, limits, .. } = order;
     let mut host = json!({
@@ -436,7 +438,7 @@ fn creation(order: &ContainerOrder) -> Value {
         && order.user.host_uid != 0
         && !rustix::process::geteuid().is_root()
     {
-        // The account keeps its number in the container of an engine without root.
+        // In the container of a rootless engine, the account keeps its number.
         host["UsernsMode"] = json!("keep-id");
     }
     if let Some(memory) = limits.memory_bytes {
@@ -487,7 +489,8 @@ fn first_process(found: &Value) -> Result<i32, String> {
     }
 }
 
-/// Only root enters a container that an engine of root made: the group `docker` gives no such right.
+/// Checks that this process may enter the container. Only root can enter a container that an engine
+/// of root made: the group `docker` gives no such right.
 fn check_reach(process: i32) -> Result<(), String> {
     let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
     let is_own = of("self").is_some() && of("self") == of(&process.to_string());
@@ -542,7 +545,7 @@ fn record_path(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{RECORD}{name}.json"))
 }
 
-/// The containers that a scope has, by its records.
+/// Returns the containers of a scope, by its records.
 pub(crate) fn containers_of(directory: &Path) -> Vec<ContainerRecord> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
@@ -557,8 +560,8 @@ pub(crate) fn containers_of(directory: &Path) -> Vec<ContainerRecord> {
     records
 }
 
-/// Removes a container of a scope. One that is not of this scope is left alone, and one that is gone needs
-/// nothing.
+/// Removes a container of a scope. A container that does not belong to this scope is left alone,
+/// and a container that is gone is no error.
 pub(crate) fn remove_container(directory: &Path, record: &ContainerRecord) -> io::Result<()> {
     let socket = Path::new(&record.socket);
     let unreached = |error: io::Error| {
@@ -579,7 +582,7 @@ pub(crate) fn remove_container(directory: &Path, record: &ContainerRecord) -> io
     if !is_of_scope(&found, directory) {
         return Ok(());
     }
-    // By its id: another one may have its name by now.
+    // The container is removed by its ID, because another one may have its name by now.
     let id = found["Id"].as_str().unwrap_or(&record.name);
     let path = format!("/containers/{id}?force=1&v=1");
     let answer = api

@@ -1,6 +1,6 @@
-//! What a sandbox denied to a run, for its result: what is certain, and what its error texts make
-//! probable. A word alone proves nothing: a path counts only where the sandbox hides it or makes it
-//! read-only and the host does neither. The output is hostile, so every step is bounded.
+//! What a sandbox denied to a run, for its result: certain denials, and those that its error texts
+//! make probable. Error texts alone prove nothing: a path counts only if the sandbox hides it or
+//! makes it read-only and the host does neither. The output is hostile, so every step is bounded.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::binds::BindRules;
 
-/// More bytes of output are not looked at: errors stand at the end.
+/// Most bytes of output that are examined, from the end, because errors are there.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// A longer line is no error text.
+/// Longest line that can be an error text.
 const MAX_LINE: usize = 2_048;
 
-/// A longer name is no program's.
+/// Longest name of a program.
 const MAX_NAME: usize = 255;
 
-/// Paths that are looked up on the host.
+/// Most paths that are looked up on the host.
 const MAX_PATHS: usize = 32;
 
-/// Denials in one result.
+/// Most denials in one result.
 const MAX_DENIALS: usize = 8;
 
-/// What programs write when a path is not there.
+/// Texts that programs write if a path does not exist.
 const ABSENT: [&str; 5] = [
     "no such file or directory",
     "enoent",
@@ -33,7 +33,7 @@ const ABSENT: [&str; 5] = [
     "nonexistent",
 ];
 
-/// What programs write when a path cannot be written.
+/// Texts that programs write if a path cannot be written.
 const REFUSED: [&str; 5] = [
     "read-only file system",
     "erofs",
@@ -42,20 +42,20 @@ const REFUSED: [&str; 5] = [
     "operation not permitted",
 ];
 
-/// What was denied.
+/// The subject of a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DenialSubject {
     /// A limit of the sandbox was reached.
     Limit,
-    /// A program of the command exists on the host, and not in the sandbox.
+    /// A program of the command exists on the host, but not in the sandbox.
     Program,
-    /// The filter of system calls ended the run.
+    /// The system call filter ended the run.
     Filter,
     Path,
 }
 
-/// How sure it is that the sandbox was the cause.
+/// How certain it is that the sandbox was the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DenialCertainty {
@@ -69,16 +69,16 @@ pub enum DenialCertainty {
 pub struct SandboxDenial {
     pub kind: DenialSubject,
     pub certainty: DenialCertainty,
-    /// The limit, or the program, by its name.
+    /// The name of the limit or the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The path on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What the run would have needed of the path.
+    /// The access to the path that the run would have needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<MountAccess>,
-    /// The bind that would have kept the run going inside, as `PATH:ro` or `PATH:rw`.
+    /// The bind with which the run could have continued inside, as `PATH:ro` or `PATH:rw`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bind: Option<String>,
 }
@@ -114,10 +114,10 @@ impl std::fmt::Display for SandboxDenial {
     }
 }
 
-/// What is known of a run that has ended.
+/// The facts about a run that has ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EndedInside<'a> {
-    /// The last of its output.
+    /// The last part of its output.
     pub output: &'a str,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
@@ -125,12 +125,12 @@ pub struct EndedInside<'a> {
     pub limit: Option<&'a str>,
 }
 
-/// What of this host may be named.
+/// The parts of this host that may be named.
 #[derive(Clone, Copy)]
 pub struct DenialPlace<'a> {
     pub home: Option<&'a Path>,
     pub state_dir: &'a Path,
-    /// The path of a program on the host, by its name.
+    /// Returns the path of a program on the host, by its name.
     pub find_program: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -141,12 +141,12 @@ impl std::fmt::Debug for DenialPlace<'_> {
 }
 
 impl DenialPlace<'_> {
-    /// Whether the owner could bind a path, or shows it already.
+    /// Whether the owner could bind a path, or already shows it.
     fn may_be_shown(self, plan: &SandboxPlan, path: &Path) -> bool {
         self.by_bind_rules(plan, |rules| rules.may_show(path))
     }
 
-    /// The bind of a path at its own place, if the rules let it be one.
+    /// Returns the bind of a path to the same path, if the rules allow it.
     fn bind_of(self, plan: &SandboxPlan, path: &str, access: MountAccess) -> Option<String> {
         let bind = format!("{path}:{path}:{}", access.as_str());
         let is_bind = self.by_bind_rules(plan, |rules| rules.check(&bind).is_ok());
@@ -166,13 +166,13 @@ impl DenialPlace<'_> {
     }
 }
 
-/// The signal of a system call that the filter does not let a process survive.
+/// The signal for a system call that the filter does not let a process survive.
 const SIGSYS: i32 = 31;
 
 /// The exit code of a shell that did not find a program.
 const NOT_FOUND: i32 = 127;
 
-/// What the sandbox denied to a run.
+/// Returns what the sandbox denied to a run.
 pub fn denials_of(
     plan: &SandboxPlan,
     ended: EndedInside<'_>,
@@ -189,7 +189,7 @@ pub fn denials_of(
         denials.push(SandboxDenial::certain(DenialSubject::Filter));
     }
     if plan.shows_other_system() {
-        // What an image or another machine does not have was not denied.
+        // An image or another machine may lack files without anything being denied.
         return denials;
     }
     if ended.exit_code == Some(NOT_FOUND) {
@@ -200,7 +200,8 @@ pub fn denials_of(
     denials
 }
 
-/// The program that the shell did not find, where the host has it and the sandbox does not show it.
+/// Returns the program that the shell did not find, if the host has it and the sandbox does not
+/// show it.
 fn denied_program(
     plan: &SandboxPlan,
     output: &str,
@@ -226,7 +227,7 @@ fn denied_program(
     })
 }
 
-/// The last lines that are short enough to be error texts, from the end.
+/// Returns the last lines that are short enough to be error texts, starting from the end.
 fn last_lines(output: &str) -> impl Iterator<Item = &str> {
     let from = output.len().saturating_sub(MAX_BYTES);
     let from = output.ceil_char_boundary(from);
@@ -234,7 +235,7 @@ fn last_lines(output: &str) -> impl Iterator<Item = &str> {
     lines.filter(|line| line.len() <= MAX_LINE)
 }
 
-/// Adds the paths that error texts name, each once.
+/// Adds each path that error texts name, once.
 fn add_paths(
     plan: &SandboxPlan,
     output: &str,
@@ -267,11 +268,11 @@ fn add_paths(
     }
 }
 
-/// The absolute paths in a line, as programs write them.
+/// Returns the absolute paths in a line, as programs write them.
 fn named_paths(line: &str) -> impl Iterator<Item = &str> {
     let is_end =
         |letter: char| letter.is_whitespace() || "'\"`\u{2018}\u{2019}()[]<>,;:=".contains(letter);
-    // The program that speaks stands in front, and is not what it speaks of.
+    // The program that reports the error is named first, and is not the subject of the error.
     let speaker = line.split_once(": ").map_or("", |(speaker, _)| speaker);
     let is_speaker = !speaker.contains(char::is_whitespace);
     let said = if is_speaker {
@@ -284,7 +285,8 @@ fn named_paths(line: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.len() > 1 && word.starts_with('/') && !word.contains('\0'))
 }
 
-/// The denial of one path: the sandbox hides it or makes it read-only, and the host does not.
+/// Returns the denial of one path: the sandbox hides it or makes it read-only, and the host does
+/// not.
 fn denied_path(
     plan: &SandboxPlan,
     path: &Path,
@@ -309,7 +311,7 @@ fn denied_path(
         (path.to_owned(), MountAccess::Ro)
     };
     let real = std::fs::canonicalize(&path).ok()?;
-    // What no bind may show is not to be found out by asking for it.
+    // A run must not find out about paths that no bind may show, by asking for them.
     if !place.may_be_shown(plan, &path) || !place.may_be_shown(plan, &real) {
         return None;
     }
@@ -323,7 +325,8 @@ fn denied_path(
     })
 }
 
-/// The path itself, or the directory that it would be made in, if this host can write there.
+/// Returns the path itself, or the directory in which it would be created, if this host can write
+/// there.
 fn writable_on_host(path: &Path) -> Option<PathBuf> {
     let there = match std::fs::symlink_metadata(path) {
         Ok(_) => path,
@@ -333,18 +336,18 @@ fn writable_on_host(path: &Path) -> Option<PathBuf> {
     may.is_ok().then(|| there.to_owned())
 }
 
-/// What a run sees of a path.
+/// The access that a run has to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PathView {
-    /// Nothing, or something of its own.
+    /// The run sees nothing there, or something of its own.
     Hidden,
     Seen(MountAccess),
 }
 
-/// Links at the top of the view that are followed.
+/// Most links at the top of the view that are followed.
 const MAX_LINKS: usize = 4;
 
-/// By the last mount that reaches it.
+/// Determines the access by the last mount that reaches the path.
 fn view_of(plan: &SandboxPlan, path: &Path) -> PathView {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -357,7 +360,7 @@ fn view_of(plan: &SandboxPlan, path: &Path) -> PathView {
             return PathView::Hidden;
         };
         match mount {
-            // Another directory at this place, such as a private home, does not show the host's own.
+            // Another directory at this path, such as a private home, does not show the host's own.
             SandboxMount::Bind {
                 access,
                 source,

@@ -1,7 +1,7 @@
-//! Scopes whose directories lie below another directory than the state directory (`workspaceRoot`).
+//! Scopes whose directories are below another directory than the state directory (`workspaceRoot`).
 //!
-//! The state directory keeps a link for each of them, by which every command finds it, whatever the config
-//! says by now. Nothing but Interlock writes there, so that a link leads where Interlock put it.
+//! The state directory keeps a link for each of them, by which every command finds it, whatever the
+//! config says by now. Only Interlock writes there, so a link leads where Interlock put it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -31,18 +31,19 @@ const SYSTEM: [&str; 16] = [
     "/workspace",
 ];
 
-/// Directories of others lie in them.
+/// Directories that contain directories of other users.
 const SHARED: [&str; 6] = ["/", "/home", "/root", "/tmp", "/var/tmp", "/var"];
 
-/// What only its owner can read.
+/// Permission bits that must not be set, so that only the owner has access.
 const OTHERS: u32 = 0o077;
 
-/// Which of others' rights let them change what a path leads to.
+/// Permission bits that let other users change what a path leads to.
 const WRITE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// The directory that the owner's config names for scopes, checked; it is made if only it is missing. `beside`
-/// are paths that it may neither lie in nor hold, with what they are.
+/// Checks the directory that the owner's config names for scopes, and makes it if only the last
+/// component is missing. `beside` are paths that it may neither be below nor contain, each with a
+/// description.
 pub(crate) fn check_root(
     named: &str,
     state_dir: &Path,
@@ -86,7 +87,7 @@ pub(crate) fn check_root(
             )));
         }
     }
-    // Only now: nothing is made where it may not lie.
+    // The directory is made only after the checks, so that nothing is made in a forbidden place.
     match private().create(&real) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(refused(format!("it cannot be made: {error}")));
@@ -114,7 +115,7 @@ pub(crate) fn check_root(
     Ok(real)
 }
 
-/// Where the directory of a scope lies: what an entry of the state directory is, or leads to.
+/// Returns the directory of a scope, which an entry of the state directory is or leads to.
 pub(crate) fn scope_directory(entry: &Path) -> PathBuf {
     match std::fs::read_link(entry) {
         Ok(target) if target.is_absolute() && target.file_name() == entry.file_name() => target,
@@ -122,7 +123,7 @@ pub(crate) fn scope_directory(entry: &Path) -> PathBuf {
     }
 }
 
-/// The directories besides the state directory in which scopes lie.
+/// Returns the directories outside the state directory that contain scopes.
 pub(crate) fn other_roots(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
@@ -135,7 +136,7 @@ pub(crate) fn other_roots(root: &Path) -> Vec<PathBuf> {
     roots
 }
 
-/// Puts the link of a scope in its place.
+/// Makes the link of a scope.
 pub(crate) fn link_scope(entry: &Path, root: &Path, id: &OsStr) -> io::Result<()> {
     match std::os::unix::fs::symlink(root.join(id), entry) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -1,4 +1,4 @@
-//! Why a sandbox cannot be had. Nothing runs on the host instead.
+//! Why a sandbox is not available. Nothing runs on the host instead.
 
 use std::io;
 use std::path::PathBuf;

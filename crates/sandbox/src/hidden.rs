@@ -1,8 +1,8 @@
-//! What no sandbox shows: tables of paths, with the reason for each.
+//! The paths that no sandbox shows, in tables with the reason for each.
 
 use std::path::{Path, PathBuf};
 
-/// A path that is hidden, and why.
+/// A hidden path, and the reason.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HiddenPath {
     pub path: &'static str,
@@ -10,8 +10,8 @@ pub(crate) struct HiddenPath {
 }
 
 impl HiddenPath {
-    /// Whether a bind may not show it either. Logs are hidden as a whole, but an owner who names one shows
-    /// it on purpose.
+    /// Whether a bind may not show the path either. Logs are hidden as a whole, but an owner who
+    /// names one shows it on purpose.
     pub fn is_blocked_as_bind(self) -> bool {
         !["/var/log", "/lost+found"].contains(&self.path)
     }
@@ -21,7 +21,7 @@ macro_rules! hidden {
     ($($path:literal: $reason:literal,)+) => { &[$(HiddenPath { path: $path, reason: $reason }),+] };
 }
 
-/// Below the home directory.
+/// Paths below the home directory.
 pub(crate) const IN_HOME: &[HiddenPath] = hidden! {
     ".ssh": "keys and hosts of ssh",
     ".aws": "cloud credentials",
@@ -130,7 +130,7 @@ pub(crate) const IN_HOME: &[HiddenPath] = hidden! {
     ".electrum": "a wallet",
 };
 
-/// In `/etc` and the rest of the system.
+/// Paths in `/etc` and the rest of the system.
 pub(crate) const IN_SYSTEM: &[HiddenPath] = hidden! {
     "/etc/shadow": "password hashes",
     "/etc/shadow-": "password hashes",
@@ -184,15 +184,15 @@ pub(crate) const IN_SYSTEM: &[HiddenPath] = hidden! {
     "/lost+found": "lost files",
 };
 
-/// Names of sockets by which a container engine, and with it the machine, is had.
+/// Sockets that give control over a container engine, and thus over the machine.
 pub(crate) const ENGINE_SOCKETS: &[HiddenPath] = hidden! {
     "/run": "sockets of the machine's services",
     "/var/run": "sockets of the machine's services",
     "/var/run/docker.sock": "the container engine",
 };
 
-/// Names of files in caches that package managers and their plugins keep credentials in. A name that
-/// begins with `_auth` counts too, as npm calls its tokens.
+/// Names of files in caches in which package managers and their plugins keep credentials. A name
+/// that begins with `_auth` counts too, because npm names its tokens like that.
 const CREDENTIAL_NAMES: [&str; 22] = [
     ".npmrc",
     ".yarnrc",
@@ -218,14 +218,15 @@ const CREDENTIAL_NAMES: [&str; 22] = [
     "NuGet.Config",
 ];
 
-/// How far down a cache is searched for them: below that lie the fetched packages, whose files are
-/// public.
+/// Depth to which a cache is searched for credentials. The fetched packages, whose files are
+/// public, are below that.
 const CREDENTIAL_DEPTH: usize = 2;
 
-/// As many names are looked at in one cache; packages are many, and this is before every run.
+/// Most names that are examined in one cache, because it contains many packages and the search
+/// precedes every run.
 const MOST_NAMES: usize = 4_000;
 
-/// The files of a cache that hold credentials by their name.
+/// Returns the files of a cache whose names indicate credentials.
 pub(crate) fn credentials_in(cache: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![cache.to_owned()];
@@ -261,8 +262,8 @@ fn is_credential(name: &str) -> bool {
     name.starts_with("_auth") || CREDENTIAL_NAMES.iter().any(is_listed)
 }
 
-/// All hidden paths of this host, absolute. The state directory and what else belongs to Interlock is
-/// added by the caller.
+/// Returns all hidden paths of this host, as absolute paths. The caller adds the state directory
+/// and everything else that belongs to Interlock.
 pub(crate) fn hidden_paths(home: Option<&Path>) -> Vec<(PathBuf, &'static str)> {
     let system = IN_SYSTEM
         .iter()

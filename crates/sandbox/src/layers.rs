@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 use crate::removal::remove_tree;
 use crate::scope::ScopeStore;
 
-/// The name of the directory in that of a scope.
+/// The name of the layers' directory in the directory of a scope.
 pub(crate) const LAYERS: &str = "layers";
 
-/// Why a layer is kept, for its owner.
+/// The file that tells the owner why a layer is kept.
 const KEPT: &str = "kept.json";
 
-/// What an approver reads of a preview besides its changes.
+/// The file with what an approver reads of a preview in addition to its changes.
 const RUN: &str = "run.json";
 
-/// The changes are in the workspace, and the layer is only to be removed.
+/// The mark of a layer whose changes are in the workspace, and which only needs to be removed.
 const COMMITTED: &str = "committed";
 
-/// How long one look at a layer that is in use waits for the next.
+/// Pause between two checks of a layer that is in use.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The layer of one run.
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct RunLayerState {
     pub record: LayerRecord,
     pub directory: PathBuf,
-    /// Why it was not committed when its run ended.
+    /// Why the layer was not committed when its run ended.
     pub kept: Option<KeptLayer>,
 }
 
@@ -43,13 +43,13 @@ pub struct RunLayerState {
 pub struct KeptLayer {
     pub code: String,
     pub reason: String,
-    /// The approval that it waits for.
+    /// The approval that the layer waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
     pub kept_at_ms: i64,
 }
 
-/// A layer that no other process commits or removes meanwhile.
+/// A held layer, which no other process commits or removes meanwhile.
 #[derive(Debug)]
 pub struct HeldLayer {
     pub layer: RunLayerState,
@@ -57,7 +57,7 @@ pub struct HeldLayer {
 }
 
 impl ScopeStore {
-    /// Every layer that is neither committed nor removed, the oldest first.
+    /// Returns every layer that is neither committed nor removed, oldest first.
     pub fn layers(&self) -> Vec<RunLayerState> {
         let mut layers: Vec<RunLayerState> = Vec::new();
         for scope in self.directories() {
@@ -71,7 +71,7 @@ impl ScopeStore {
         layers
     }
 
-    /// The layer of a run, by its id or the beginning of it, if that is of one run only.
+    /// Returns the layer of a run, by its ID or a unique prefix of it.
     pub fn layer(&self, run_id: &str) -> Option<RunLayerState> {
         let is_meant = |layer: &RunLayerState| layer.record.run_id.starts_with(run_id);
         let mut found = self.layers().into_iter().filter(is_meant);
@@ -80,7 +80,7 @@ impl ScopeStore {
         is_only.then_some(first)
     }
 
-    /// The layer of exactly this run.
+    /// Returns the layer of exactly this run.
     pub fn layer_of_run(&self, run_id: &str) -> Option<RunLayerState> {
         self.directories().into_iter().find_map(|scope| {
             let directory = interlock_plan::layer_directory(&scope, run_id)?;
@@ -120,7 +120,7 @@ impl RunLayerState {
         })
     }
 
-    /// The run and everything that it started is gone, and a process saw that.
+    /// Whether a process saw that the run and everything that it started is gone.
     pub fn is_ended(&self) -> bool {
         self.directory.join(LayerRecord::ENDED).exists()
     }
@@ -129,18 +129,18 @@ impl RunLayerState {
         self.directory.join(LayerRecord::UPPER)
     }
 
-    /// How a preview ended, and what it wrote and started, where that was noted.
+    /// Returns how a preview ended, and what it wrote and started, if that was recorded.
     pub fn run_facts(&self) -> Option<Vec<u8>> {
         std::fs::read(self.directory.join(RUN)).ok()
     }
 
-    /// The mark that a commit makes.
+    /// Returns the path of the mark that a commit makes.
     pub fn committed_mark(&self) -> PathBuf {
         self.directory.join(COMMITTED)
     }
 
-    /// Waits so long until the run is gone and no other process has the layer. `None`: one has it, or
-    /// the layer is committed or removed by now.
+    /// Waits up to `patience` until the run is gone and no other process holds the layer. Returns
+    /// `None` if another process still holds it, or if the layer has been committed or removed.
     pub fn hold(&self, patience: Duration) -> io::Result<Option<HeldLayer>> {
         let Some(lock) = lock(&self.directory, patience)? else {
             return Ok(None);
@@ -154,14 +154,14 @@ impl RunLayerState {
 }
 
 impl HeldLayer {
-    /// Notes why the layer stays.
+    /// Records why the layer stays.
     pub fn keep(&mut self, kept: KeptLayer) -> io::Result<()> {
         self.write(KEPT, &serde_json::to_vec(&kept)?)?;
         self.layer.kept = Some(kept);
         Ok(())
     }
 
-    /// Notes how a preview ended, and what it wrote and started.
+    /// Records how a preview ended, and what it wrote and started.
     pub fn note_run(&self, facts: &[u8]) -> io::Result<()> {
         self.write(RUN, facts)
     }
@@ -174,14 +174,14 @@ impl HeldLayer {
         std::fs::rename(new, path)
     }
 
-    /// Removes the layer with all that the run changed.
+    /// Removes the layer with everything that the run changed.
     pub fn remove(self) -> io::Result<()> {
         remove(&self.layer.directory)
     }
 }
 
 fn remove(directory: &Path) -> io::Result<()> {
-    // The record goes first: without it the rest is nothing that could be committed.
+    // The record goes first: without it, the rest cannot be committed.
     match std::fs::remove_file(directory.join(LayerRecord::FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -210,7 +210,7 @@ fn lock(directory: &Path, patience: Duration) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The directories in a directory; none where there is no such directory.
+/// Returns the subdirectories of a directory, or none if it does not exist.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let list = std::fs::read_dir(directory).into_iter().flatten().flatten();
     list.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))

@@ -1,10 +1,13 @@
-//! Where is a run confined? From the owner's config to the one value that describes the whole sandbox:
-//! [`SandboxPlan`](interlock_plan::SandboxPlan).
+//! Decides where a run is confined: turns the owner's config into the one value that describes the
+//! whole sandbox, [`SandboxPlan`](interlock_plan::SandboxPlan).
 //!
-//! Read `standing` (whether a conversation is sandboxed), `scope` (what shares a sandbox, and its
-//! directories; `elsewhere`: below another directory), `upkeep` and `removal` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
-//! sees, step by step), `layers` (what runs changed under `cow`), `probe` (whether the promises hold), `denials` (what a run was denied).
-//! `container` drives the engines of containers, and `ssh` reaches other machines. Nothing here starts a process for a caller; the engine sets up what the value says.
+//! Read `standing` (whether a conversation is sandboxed), `scope` (which runs share a sandbox, and
+//! its directories; `elsewhere`: below another directory), `upkeep` and `removal` (removing them),
+//! `binds` (which further paths may be shown), `hidden` (paths that are never shown), `view` (what
+//! a run sees, step by step), `layers` (what runs changed under `cow`), `probe` (whether the
+//! promises hold), `denials` (what a run was denied). `container` drives container engines, and
+//! `ssh` reaches other machines. This crate starts no process for a caller; the engine sets up what
+//! the value says.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Which hosts the runs of a sandbox reach, from config to the value of the plan, and the two files by which
-//! programs inside find names.
+//! Turns the config into the plan's list of hosts that the runs of a sandbox reach, and provides
+//! the two files by which programs inside resolve names.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,14 @@ use interlock_plan::{HostEntry, HostEntryList, SandboxNetworkRules};
 
 use crate::error::SandboxError;
 
-/// Each port of `allow` is a listener inside.
+/// Most ports, because each port of `allow` is a listener inside.
 const MOST_PORTS: usize = 20;
 
-/// All entries together: they are part of the plan and shown to approvers.
+/// Most bytes of all entries together, because they are part of the plan and shown to approvers.
 const MOST_BYTES: usize = 32 * 1024;
 
-/// What programs inside read before they ask for a name. The name server is that of the scope.
+/// Files that programs inside read before they resolve a name. The name server is that of the
+/// scope.
 const FILES: [(&str, &str, &str); 2] = [
     (
         "resolv.conf",
@@ -29,7 +30,7 @@ const FILES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The rules that the settings say: `None` for a loopback alone.
+/// Returns the rules of the settings, or `None` if there is only a loopback.
 pub(crate) fn rules_of(settings: &Sandbox) -> Result<Option<SandboxNetworkRules>, SandboxError> {
     let read = |key, list: Option<&Vec<String>>, kind| -> Result<Vec<HostEntry>, SandboxError> {
         let entries = list.into_iter().flatten().map(|text| {
@@ -67,14 +68,14 @@ pub(crate) fn rules_of(settings: &Sandbox) -> Result<Option<SandboxNetworkRules>
     Ok(Some(rules))
 }
 
-/// A file of the scope that stands in the place of one of the host's.
+/// A file of the scope that replaces one of the host's.
 pub(crate) struct NameFile {
     pub source: PathBuf,
     pub target: &'static str,
 }
 
-/// Writes the files into the directory of the scope. Where the host has no such file of its own, or a link
-/// to a directory that the sandbox does not show, programs take the name server of the scope by themselves.
+/// Writes the files into the directory of the scope. If the host has no such file, or a link to a
+/// directory that the sandbox does not show, programs use the name server of the scope by default.
 pub(crate) fn name_files(directory: &Path) -> Result<Vec<NameFile>, SandboxError> {
     let mut files = Vec::new();
     for (name, target, content) in FILES {
@@ -93,7 +94,7 @@ pub(crate) fn name_files(directory: &Path) -> Result<Vec<NameFile>, SandboxError
     Ok(files)
 }
 
-/// Runs that begin at the same time mount the same file.
+/// Writes a file only once, because runs that begin at the same time mount the same file.
 fn write_once(path: &Path, content: &str) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     if std::fs::read_to_string(path).is_ok_and(|own| own == content) {

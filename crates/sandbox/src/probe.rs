@@ -1,10 +1,10 @@
-//! A probe that runs inside a sandbox and says whether its promises hold: a script for `sh`, made of the
-//! value that the sandbox was set up by.
+//! A probe that runs inside a sandbox and checks whether its promises hold: a script for `sh`, made
+//! from the value that the sandbox was set up with.
 
 use interlock_plan::{MountAccess, SandboxBackend, SandboxMount, SandboxPlan};
 use interlock_policy::quote;
 
-/// Tests with a name. Each prints one line, and the exit code is that of the worst.
+/// Defines named tests. Each prints one line, and the exit code is that of the worst test.
 const HEAD: &str = r#"f=0
 t() { n=$1; shift; if "$@" >/dev/null 2>&1; then printf 'ok   %s\n' "$n"; else printf 'FAIL %s\n' "$n"; f=1; fi; }
 fixed() { if [ -d "$1" ]; then ! touch "$1/.interlock-probe"; else ! sh -c ': >> "$1"' sh "$1"; fi; }
@@ -21,7 +21,7 @@ has_loopback_only() { [ "$(grep -c : /proc/net/dev)" = 1 ] && grep -q '^ *lo:' /
 is_unprivileged() { read -r _ outside _ </proc/self/uid_map && [ "$outside" != 0 ]; }
 "#;
 
-/// A path as the kernel's list of mounts writes it.
+/// Returns a path as the kernel's list of mounts writes it.
 fn as_listed(path: &str) -> String {
     let mut listed = String::new();
     for character in path.chars() {
@@ -36,7 +36,7 @@ fn as_listed(path: &str) -> String {
     listed
 }
 
-/// The script. Without the sandbox, on the host, it fails.
+/// Returns the script. It fails on the host, without the sandbox.
 pub fn probe_script(plan: &SandboxPlan, state_dir: &str) -> String {
     if plan.ssh.is_some() {
         return format!(
@@ -109,7 +109,7 @@ pub fn probe_script(plan: &SandboxPlan, state_dir: &str) -> String {
     script
 }
 
-/// What can be looked at where no namespaces confine a run, and `/proc` says nothing about it.
+/// Defines the tests for runs that no namespaces confine, about which `/proc` says nothing.
 const RESTRICTED_HEAD: &str = r#"closed() { [ ! -e "$1" ] || { if [ -d "$1" ]; then ! ls "$1"; else ! cat "$1"; fi; }; }
 unowned() { ! chmod "$(stat -c %a "$1")" "$1"; }
 no_socket() { ! bash -c ': </dev/tcp/127.0.0.1/9' 2>"$TMPDIR/.interlock-probe"; grep -qE 'not supported|denied' "$TMPDIR/.interlock-probe"; r=$?; rm -f "$TMPDIR/.interlock-probe"; return $r; }
@@ -117,7 +117,7 @@ alone() { ! kill -0 "$PPID" && ! kill -0 1; }
 dumped() { [ ! -x /usr/bin/setpriv ] || setpriv --dump | grep -qE "$1"; }
 "#;
 
-/// The script for the backend `landlock`.
+/// Returns the script for the backend `landlock`.
 fn restricted_script(plan: &SandboxPlan, state_dir: &str) -> String {
     let mut script = format!("{HEAD}{RESTRICTED_HEAD}");
     let mut test = |name: &str, words: &[&str]| {

@@ -1,8 +1,8 @@
-//! Removing what runs left: trees of any depth, whose directories may be closed even to their owner.
+//! Removes what runs left: trees of any depth, whose directories may be closed even to their owner.
 //!
-//! A run can nest directories deeper than a path, a stack or the number of open files reaches. Here no path is
-//! longer than two names, nothing is called recursively, and three directories are open at a time: what lies
-//! two levels down is moved up.
+//! A run can nest directories deeper than a path, a stack or the number of open files reaches. Here
+//! no path is longer than two names, nothing recurses, and three directories are open at a time:
+//! whatever is two levels down is moved up.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::scope::open_to_owner;
 
-/// Opens a directory without following a link.
+/// Flags that open a directory without following a link.
 const PLACE: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
@@ -25,8 +25,8 @@ const LISTED: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Removes a file, a link or a directory with all that is in it. Where nothing is, nothing is done. No run may
-/// write there any more.
+/// Removes a file, a link or a directory with everything in it. A missing path is no error. No run
+/// may still be writing there.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     let top = match rustix::fs::open(path, PLACE, Mode::empty()) {
         Ok(place) => listed(&place)?,
@@ -54,7 +54,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
-/// Empties a directory in `top`: what it holds is removed, and directories that hold something are moved to
+/// Empties a directory in `top`: its content is removed, and non-empty directories are moved to
 /// `top`.
 fn empty_below(top: &OwnedFd, name: &CStr, moved: &mut u64) -> io::Result<()> {
     let below = listed(&rustix::fs::openat(top, name, PLACE, Mode::empty())?)?;
@@ -71,7 +71,7 @@ fn empty_below(top: &OwnedFd, name: &CStr, moved: &mut u64) -> io::Result<()> {
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
-            // A directory that moves is written to: its `..` changes.
+            // Moving a directory requires write access to it, because its `..` changes.
             open_to_owner(&rustix::fs::openat(&below, &inner, PLACE, Mode::empty())?)?;
             move_up(top, (&below, &inner), moved)?;
         }
@@ -92,13 +92,13 @@ fn move_up(top: &OwnedFd, (from, name): (&OwnedFd, &CStr), moved: &mut u64) -> i
     }
 }
 
-/// The directory, open for reading, which its owner may read and change from here on.
+/// Opens the directory for reading, after giving its owner the rights to read and change it.
 fn listed(place: &OwnedFd) -> io::Result<OwnedFd> {
     open_to_owner(place)?;
     Ok(rustix::fs::openat(place, c".", LISTED, Mode::empty())?)
 }
 
-/// What is in a directory, and which of it are directories.
+/// Returns the entries of a directory, each with whether it is a directory.
 fn entries(directory: &OwnedFd) -> io::Result<Vec<(CString, bool)>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {

@@ -1,5 +1,6 @@
-//! Scopes: what shares one sandbox. A scope is an agent, a conversation or everything, together with its
-//! workspace and settings. It has directories of its own, under a name that is a hash.
+//! Scopes: the runs that share one sandbox. A scope is an agent, a conversation or everything,
+//! together with its workspace and settings. It has directories of its own, under a name that is a
+//! hash.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -24,7 +25,7 @@ use crate::layers::LAYERS;
 use crate::removal::remove_tree;
 use crate::ssh::{is_far, remove_far_side};
 
-/// Below the state directory.
+/// The directory of all scopes, below the state directory.
 const DIRECTORY: &str = "sandboxes";
 
 const RECORD: &str = "scope.json";
@@ -36,35 +37,36 @@ const SCRATCH: &str = "workspace";
 /// What runs wrote into the caches of the owner.
 const CACHES: &str = "caches";
 
-/// Where Interlock runs as root, the first of the ids that scopes have on the host.
+/// The first of the ids that scopes have on the host, if Interlock runs as root.
 pub(crate) const FIRST_HOST_ID: u32 = 2_000_000_000;
 
-/// As many scopes can have an id of their own.
+/// Most scopes that can have an id of their own.
 const MOST_HOST_IDS: u32 = 100_000_000;
 
-/// Directories of scopes that are there at once. Callers choose conversations and workspaces, and so how many
-/// scopes there are.
+/// Most scope directories that exist at once. Callers choose conversations and workspaces, and thus
+/// how many scopes there are.
 const MOST_SCOPES: usize = 1_000;
 
-/// A scope that is in the way of a new one was not used for so long: by then no process keeps it.
+/// A scope makes room for a new one only if it was not used for this long: by then no process keeps
+/// it.
 const NOT_IN_USE: Duration = Duration::from_mins(5);
 
-/// A scope that was used so lately is not old.
+/// A scope that was used within this time is never too old.
 const JUST_USED: Duration = Duration::from_hours(1);
 
-/// What is kept about a scope.
+/// The record of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScopeRecord {
-    /// The name of its directory.
+    /// The name of the scope's directory.
     pub id: String,
-    /// In words: `agent main`.
+    /// The scope in words, such as `agent main`.
     pub scope: String,
     pub agent: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
     pub workspace: String,
-    /// Added to the first id of scopes, where Interlock runs as root.
+    /// Number that is added to the first id of scopes, if Interlock runs as root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_id: Option<u32>,
     pub created_ms: u64,
@@ -77,20 +79,20 @@ pub struct UnusableScope {
     pub why: String,
 }
 
-/// What a scope is for.
+/// The identity of a scope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScopeOf<'a> {
     pub settings: &'a Sandbox,
     pub agent: &'a str,
     pub session_key: &'a str,
     pub workspace: &'a Path,
-    /// Previews leave nothing for other runs.
+    /// Previews have scopes of their own, and leave nothing for other runs.
     pub effects: SandboxEffects,
-    /// Where its directories lie, if not in the state directory; checked.
+    /// The checked directory of its directories, if that is not the state directory.
     pub root: Option<&'a Path>,
 }
 
-/// The directories of a scope that runs see.
+/// The directories of a scope that its runs see.
 #[derive(Debug)]
 pub(crate) struct OpenedScope {
     pub record: ScopeRecord,
@@ -99,7 +101,7 @@ pub(crate) struct OpenedScope {
     pub scratch: PathBuf,
 }
 
-/// All scopes of a state directory.
+/// The store of all scopes of a state directory.
 #[derive(Debug, Clone)]
 pub struct ScopeStore {
     root: PathBuf,
@@ -125,7 +127,8 @@ impl ScopeOf<'_> {
         }
     }
 
-    /// Changed settings are another scope: a run never gets what an earlier sandbox with other rules left.
+    /// Returns the name of the scope. Changed settings make another scope, so that a run never gets
+    /// what an earlier sandbox with other rules left.
     fn id(self) -> String {
         let (words, _) = self.words();
         let settings = serde_json::to_vec(self.settings).unwrap_or_default();
@@ -150,7 +153,7 @@ impl ScopeStore {
         }
     }
 
-    /// The directories of all scopes, those too whose record cannot be read.
+    /// Returns the directories of all scopes, even of those whose record cannot be read.
     pub(crate) fn directories(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(&self.root)
             .into_iter()
@@ -166,12 +169,12 @@ impl ScopeStore {
             .collect()
     }
 
-    /// The directories besides the state directory in which scopes lie.
+    /// Returns the directories outside the state directory that contain scopes.
     pub(crate) fn other_roots(&self) -> Vec<PathBuf> {
         other_roots(&self.root)
     }
 
-    /// The scope, with its directories. They are made if they are not there.
+    /// Returns the scope with its directories, which are made if they do not exist.
     pub(crate) fn open(&self, of: ScopeOf<'_>, is_root: bool) -> Result<OpenedScope, SandboxError> {
         let id = of.id();
         let directory = match of.root {
@@ -225,7 +228,8 @@ impl ScopeStore {
         }
         self.make_room(MOST_SCOPES)?;
         let host_id = is_root.then(|| self.free_host_id()).transpose()?;
-        // The link comes first: by it, what a process that is ended here leaves is found and removed.
+        // The link comes first: if this process is ended here, the link lets its leftovers be found
+        // and removed.
         if let Some(root) = of.root {
             link_scope(&self.root.join(id), root, OsStr::new(id))?;
         }
@@ -247,8 +251,9 @@ impl ScopeStore {
         Ok(record)
     }
 
-    /// Removes the scopes that were used longest ago, if there is no room for one more. Those with changes that
-    /// wait for their owner stay, and so does work that lies elsewhere. The lock is held.
+    /// Removes the scopes that have been unused for the longest time, if there is no room for
+    /// another. Scopes with changes that wait for their owner stay, and so does work outside this
+    /// machine. The caller holds the lock.
     fn make_room(&self, most: usize) -> io::Result<()> {
         let is_scope =
             |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -287,13 +292,13 @@ impl ScopeStore {
         )))
     }
 
-    /// The smallest id that no scope has. The lock is held.
+    /// Returns the smallest id that no scope has. The caller holds the lock.
     fn free_host_id(&self) -> io::Result<u32> {
         let (records, unusable) = self.list();
-        // Of one whose directory elsewhere is gone, nothing is left that has its id.
+        // If the directory of a scope elsewhere is gone, nothing is left that has its id.
         let is_there = |scope: &&UnusableScope| self.directory(&scope.id).exists();
         if let Some(scope) = unusable.iter().find(is_there) {
-            // Its id is not known, and must not be given to another one.
+            // Its id is unknown, and must not be given to another scope.
             return Err(io::Error::other(format!(
                 "{}: {}; remove it with `interlock sandbox recreate --all`",
                 scope.id, scope.why
@@ -306,7 +311,7 @@ impl ScopeStore {
             .ok_or_else(|| io::Error::other("no id is left for a scope"))
     }
 
-    /// Every scope, and those that cannot be read.
+    /// Returns every scope, and those that cannot be read.
     pub fn list(&self) -> (Vec<ScopeRecord>, Vec<UnusableScope>) {
         let (mut records, mut unusable) = (Vec::new(), Vec::new());
         for directory in self.directories() {
@@ -324,25 +329,25 @@ impl ScopeStore {
         (records, unusable)
     }
 
-    /// When a scope was last used.
+    /// Returns when a scope was last used.
     pub fn last_used(&self, id: &str) -> Option<SystemTime> {
         let metadata = std::fs::metadata(self.directory(id).join(USED)).ok()?;
         metadata.modified().ok()
     }
 
-    /// The containers that were made for a scope.
+    /// Returns the containers that were made for a scope.
     pub fn containers(&self, id: &str) -> Vec<ContainerRecord> {
         containers_of(&self.directory(id))
     }
 
-    /// The directory of a scope.
+    /// Returns the directory of a scope.
     pub fn directory(&self, id: &str) -> PathBuf {
         scope_directory(&self.root.join(id))
     }
 
     /// Whether a scope is old or idle enough to be removed.
     pub fn is_due(&self, record: &ScopeRecord, idle: Duration, age: Duration) -> bool {
-        // The only copy of that work may lie there.
+        // The far machine may have the only copy of that work.
         if is_far(&self.directory(&record.id)) {
             return false;
         }
@@ -354,7 +359,8 @@ impl ScopeStore {
         since(used) >= idle || (since(made) >= age && since(used) >= JUST_USED)
     }
 
-    /// Removes a scope with all that runs left in it. `false`: a run is in it, and it stays.
+    /// Removes a scope with everything that runs left in it. Returns `false` if a run is in the
+    /// scope, which then stays.
     pub fn remove(&self, id: &str) -> io::Result<bool> {
         let is_name = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_name {
@@ -369,9 +375,9 @@ impl ScopeStore {
         let entry = self.root.join(id);
         let directory = scope_directory(&entry);
         let is_link = directory != entry;
-        // Runs hold a shared lock on it.
+        // Runs hold a shared lock on the directory.
         let held = match File::open(&directory) {
-            // The owner removed it with all that lay there.
+            // The owner has removed it with everything in it.
             Err(error) if is_link && error.kind() == io::ErrorKind::NotFound => {
                 std::fs::remove_file(&entry)?;
                 return Ok(true);
@@ -385,7 +391,7 @@ impl ScopeStore {
         for container in containers_of(&directory) {
             remove_container(&directory, &container)?;
         }
-        // The record goes last: a scope whose removal was interrupted is still listed.
+        // The record goes last, so that a scope whose removal was interrupted is still listed.
         for name in [HOME, SCRATCH, LAYERS, CACHES, USED] {
             remove_tree(&directory.join(name))?;
         }
@@ -397,7 +403,7 @@ impl ScopeStore {
     }
 }
 
-/// The first bytes of a hash, as a name.
+/// Returns the first bytes of a hash, as a name.
 pub(crate) fn short_name(hash: &[u8], bytes: usize) -> String {
     let mut name = String::with_capacity(bytes * 2);
     for byte in hash.iter().take(bytes) {
@@ -426,19 +432,19 @@ fn milliseconds(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Gives the owner of a directory its rights back. A run can close a directory of its scope to itself, and no
-/// later run of the scope could work in it.
+/// Gives the owner of a directory its rights back. A run can remove its own rights to a directory
+/// of its scope, and then no later run of the scope could work in it.
 pub(crate) fn open_to_owner(directory: &OwnedFd) -> Result<(), Errno> {
     let mode = rustix::fs::fstat(directory)?.st_mode;
     if mode & 0o700 == 0o700 {
         return Ok(());
     }
-    // Leads to exactly this directory, whatever its name means by now.
+    // This path leads to exactly this directory, whatever its name leads to by now.
     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
     rustix::fs::chmod(path, Mode::from_raw_mode((mode & 0o777) | 0o700))
 }
 
-/// Makes a further directory of a scope, if it is not there.
+/// Makes a further directory of a scope, if it does not exist.
 pub(crate) fn make_private(directory: &Path) -> Result<(), SandboxError> {
     let made = match private().create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

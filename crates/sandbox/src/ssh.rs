@@ -1,6 +1,6 @@
-//! Sandboxes on another machine: the system's `ssh`, one connection per scope that all its runs share, and a
-//! copy of the workspace there. The copy is made once, under a lock, and appears by a rename; from then on it
-//! is the one that counts, and nothing is copied back.
+//! Sandboxes on another machine: the system's `ssh`, one connection per scope that all its runs
+//! share, and a copy of the workspace there. The copy is made once, under a lock, and appears by a
+//! rename. From then on the copy is authoritative, and nothing is copied back.
 
 mod target;
 
@@ -28,13 +28,13 @@ use crate::scope::{OpenedScope, ScopeOf, ScopeStore, short_name};
 use crate::view::{PreparedSandbox, SandboxRequest, limits, real};
 use target::{SshTarget, option_path};
 
-/// Where the client and `tar` are looked for: directories that only root can write to.
+/// Search path of the client and `tar`, with only directories that only root can write to.
 const PLACES: &str = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin";
 
-/// Where scopes lie on the far side, where the config says nothing.
+/// The directory of scopes on the far side, if the config does not set one.
 const ROOT: &str = "/tmp/interlock-sandboxes";
 
-/// The longest path of a socket, without what `ssh` puts behind it while it makes it.
+/// Longest path of a socket, without the suffix that `ssh` adds while it makes the socket.
 const MOST_CONTROL: usize = 88;
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +47,8 @@ const AGENT: &str = "SSH_AUTH_SOCK";
 const NO_OTHER_HOSTS: &str = "GlobalKnownHostsFile=/dev/null";
 const NO_OTHER_KEYS: &str = "IdentitiesOnly=yes";
 
-/// Every option of the connection but those that name files; the first two only where such a file is named.
+/// All options of the connection except those that name files. The first two are used only if such
+/// a file is named.
 const OPTIONS: [&str; 10] = [
     NO_OTHER_HOSTS,
     NO_OTHER_KEYS,
@@ -63,10 +64,10 @@ const OPTIONS: [&str; 10] = [
 
 const FILE_OPTIONS: [&str; 3] = ["UserKnownHostsFile", "IdentityFile", "CertificateFile"];
 
-/// Succeeds where the copy of the workspace is there.
+/// Succeeds if the copy of the workspace exists.
 const IS_SEEDED: &str = r#"[ -d "$1/workspace" ]"#;
 
-/// Unpacks standard input beside the place of the copy, and renames it. Of two at once, one fails.
+/// Unpacks standard input next to the final path, and renames it. Of two at once, one fails.
 const SEED: &str = r#"root=$1
 umask 077
 mkdir -p -- "$root" || exit 125
@@ -83,7 +84,7 @@ const REMOVE: &str = r#"chmod -R u+w -- "$1" 2>/dev/null; rm -rf -- "$1""#;
 /// Makes an empty workspace.
 const SCRATCH: &str = r#"umask 077; mkdir -p -- "$1/workspace""#;
 
-/// Makes the value for runs on another machine. Nothing is reached by this.
+/// Makes the value for runs on another machine. This makes no connection.
 pub(crate) fn prepare_far_sandbox(
     request: &SandboxRequest<'_>,
 ) -> Result<PreparedSandbox, SandboxError> {
@@ -168,7 +169,7 @@ pub(crate) fn prepare_far_sandbox(
     })
 }
 
-/// The far side of a scope.
+/// Returns the far side of a scope.
 fn plan_ssh(
     settings: &Sandbox,
     scope: &OpenedScope,
@@ -258,7 +259,8 @@ fn plan_ssh(
     })
 }
 
-/// The name of a scope on the far side: that machine may serve others, too.
+/// Returns the name of a scope on the far side, which is unique because that machine may serve
+/// others too.
 fn far_name(directory: &Path) -> String {
     let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
     let host = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -284,7 +286,7 @@ fn system_program(name: &str, package: &str) -> Result<PinnedFile, SandboxError>
     }
 }
 
-/// What no run over ssh can be given.
+/// Refuses settings that a run over ssh cannot have.
 fn check_far_settings(settings: &Sandbox) -> Result<(), SandboxError> {
     let refused = |key, value: &str, rule: &str| {
         Err(SandboxError::Setting {
@@ -343,7 +345,7 @@ fn check_far_settings(settings: &Sandbox) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// The working directory on the far side, by its name on this host or there.
+/// Returns the working directory on the far side, by its name on this host or there.
 fn far_directory(workspace: &str, ssh: &SshPlan, cwd: &str) -> Option<String> {
     let below = |directory: &str| {
         let rest = cwd.strip_prefix(directory.trim_end_matches('/'))?;
@@ -356,8 +358,8 @@ fn far_directory(workspace: &str, ssh: &SshPlan, cwd: &str) -> Option<String> {
         .or_else(|| below(&ssh.workspace()))
 }
 
-/// Opens the connection of a scope, and makes the copy of its workspace if there is none. For the keeper of
-/// the scope, which holds the connection.
+/// Opens the connection of a scope, and makes the copy of its workspace if there is none. The
+/// keeper of the scope calls this, and holds the connection.
 pub fn open_connection(order: &SshOrder) -> Result<OpenedConnection, String> {
     let failed = |error: io::Error| format!("the connection of its scope: {error}");
     check_order(order)?;
@@ -373,7 +375,7 @@ pub fn open_connection(order: &SshOrder) -> Result<OpenedConnection, String> {
         .spawn()
         .map_err(failed)?;
     let opened = wait_for_master(order, &mut master).and_then(|()| {
-        // Before anything is made there: by it the far side is removed.
+        // The record comes before anything is made there, because the far side is removed by it.
         let record = serde_json::to_vec(order).map_err(|error| error.to_string())?;
         std::fs::write(record_path(&order.scope_directory), record)
             .map_err(|error| error.to_string())?;
@@ -387,8 +389,8 @@ pub fn open_connection(order: &SshOrder) -> Result<OpenedConnection, String> {
     Ok(OpenedConnection { master })
 }
 
-/// The keeper starts what its order names before the run is authorized: so the order names nothing that
-/// could be another program, or have the client start one.
+/// Checks an order. The keeper starts what its order names before the run is authorized, so the
+/// order must name nothing that could be another program, or make the client start one.
 fn check_order(order: &SshOrder) -> Result<(), String> {
     let plan = &order.plan;
     let client = system_program("ssh", "openssh-client").map_err(|error| error.to_string())?;
@@ -426,12 +428,12 @@ fn record_path(directory: impl AsRef<Path>) -> PathBuf {
     directory.as_ref().join("far.json")
 }
 
-/// Whether a scope lies on another machine, where its workspace is the one that counts.
+/// Whether a scope is on another machine, where its workspace is authoritative.
 pub(crate) fn is_far(directory: &Path) -> bool {
     record_path(directory).exists()
 }
 
-/// Removes what a scope has on another machine, if it has something there.
+/// Removes what a scope has on another machine, if anything.
 pub(crate) fn remove_far_side(directory: &Path) -> io::Result<()> {
     let Ok(record) = std::fs::read(record_path(directory)) else {
         return Ok(());
@@ -522,7 +524,7 @@ fn seed(order: &SshOrder) -> Result<(), String> {
     }
     let ended = packed.wait().map_err(|error| error.to_string())?;
     seeded?;
-    // A file that changed meanwhile is no error; one that could not be read is one.
+    // A file that changed meanwhile is no error; a file that could not be read is one.
     match ended.code() {
         Some(0 | 1) => Ok(()),
         _ => Err("the workspace could not be packed as a whole".to_owned()),

@@ -19,19 +19,19 @@ impl SandboxStanding {
         matches!(self, Self::Active(_))
     }
 
-    /// No run leaves the sandbox.
+    /// Whether no run may leave the sandbox.
     pub fn is_required(&self) -> bool {
         matches!(self, Self::Active(settings) if settings.required == Some(true))
     }
 }
 
-/// Whether runs of an agent in a conversation are sandboxed.
+/// Returns whether runs of an agent in a conversation are sandboxed.
 pub fn standing_of(config: &Config, agent: &str, session_key: &str) -> SandboxStanding {
     let settings = settings_of(config, agent);
     let mode = settings.mode.unwrap_or(SandboxMode::Off);
     let main = format!("agent:{}:main", agent.to_ascii_lowercase());
     let is_main = is_main(agent, session_key);
-    // What is required is not left by a mode, either.
+    // No mode can turn off a required sandbox.
     match mode {
         SandboxMode::Off if settings.required == Some(true) => {
             SandboxStanding::Active(Box::new(settings))
@@ -44,13 +44,13 @@ pub fn standing_of(config: &Config, agent: &str, session_key: &str) -> SandboxSt
     }
 }
 
-/// How long a sandboxed run of an agent may take, by the sandbox's own limit.
+/// Returns how long a sandboxed run of an agent may take, by the sandbox's own limit.
 pub fn time_limit(config: &Config, agent: &str) -> Option<Duration> {
     let seconds = settings_of(config, agent).limits.timeout?;
     Some(Duration::from_secs(seconds))
 }
 
-/// The agent's own settings over the defaults.
+/// Merges the agent's own settings over the defaults.
 pub(crate) fn settings_of(config: &Config, agent: &str) -> Sandbox {
     let defaults = &config.agents.defaults.sandbox;
     let Some(own) = config.agent(agent) else {
@@ -58,7 +58,8 @@ pub(crate) fn settings_of(config: &Config, agent: &str) -> Sandbox {
     };
     let mut settings = own.sandbox.over(defaults);
     if settings.scope == Some(SandboxScope::Shared) {
-        // What is shared has one backend; `config_notices` says that the agent's own has no effect.
+        // A shared sandbox has one backend; `config_notices` says that the agent's own has no
+        // effect.
         settings.backend = defaults.backend;
         settings.docker = defaults.docker.clone();
         settings.ssh = defaults.ssh.clone();
@@ -66,7 +67,7 @@ pub(crate) fn settings_of(config: &Config, agent: &str) -> Sandbox {
     settings
 }
 
-/// Settings of sandboxes that have no effect, for the owner.
+/// Returns notices for the owner about sandbox settings that have no effect.
 pub fn config_notices(config: &Config) -> Vec<String> {
     let defaults = (
         "agents.defaults".to_owned(),
@@ -97,17 +98,17 @@ pub fn config_notices(config: &Config) -> Vec<String> {
     notices
 }
 
-/// Which conversations of an agent are sandboxed, and the config key that says so.
+/// The conversations of an agent that are sandboxed, and the config key that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxCoverage {
     pub conversations: SandboxMode,
-    /// As the owner would set it: `agents.defaults.sandbox.mode`.
+    /// The key as the owner would set it, such as `agents.defaults.sandbox.mode`.
     pub key: String,
     pub value: String,
 }
 
 impl SandboxCoverage {
-    /// What the config says of an agent. `None` where no key of it is about a sandbox.
+    /// Returns what the config says about an agent. `None` if no key of it is about a sandbox.
     pub fn of_agent(config: &Config, agent: &str) -> Option<Self> {
         let settings = settings_of(config, agent);
         let is_required = settings.required == Some(true);
@@ -122,7 +123,7 @@ impl SandboxCoverage {
                 value: overruled.host.as_str().to_owned(),
             });
         }
-        // A required sandbox holds every conversation; where the mode does too, the mode says so.
+        // A required sandbox covers every conversation. If the mode does too, the mode is named.
         if is_required && mode != SandboxMode::All {
             let is_own = |own: &AgentConfig| own.sandbox.required.is_some();
             return Some(Self {
@@ -145,7 +146,7 @@ impl SandboxCoverage {
         })
     }
 
-    /// Whether it holds a conversation of the agent.
+    /// Whether the sandbox covers a conversation of the agent.
     pub fn holds(&self, agent: &str, session_key: &str) -> bool {
         match self.conversations {
             SandboxMode::Off => false,
@@ -155,7 +156,7 @@ impl SandboxCoverage {
     }
 }
 
-/// The key of a setting: the agent's own where that has a value, else that of all agents.
+/// Returns the key of a setting: the agent's own if that has a value, otherwise that of all agents.
 fn key_of(
     config: &Config,
     agent: &str,
@@ -172,7 +173,7 @@ fn key_of(
     }
 }
 
-/// Only the agent's own main conversation is the main one: the key of another agent's is not.
+/// Whether this is the agent's own main conversation. The key of another agent's main one is not.
 fn is_main(agent: &str, session_key: &str) -> bool {
     let main = format!("agent:{}:main", agent.to_ascii_lowercase());
     session_key.to_ascii_lowercase() == main

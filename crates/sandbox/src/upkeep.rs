@@ -1,4 +1,4 @@
-//! Removing the directories of scopes: on demand, and of those that were not used for long.
+//! Removes the directories of scopes: on demand, or if they were not used for long.
 
 use std::io;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::scope::{ScopeRecord, ScopeStore};
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// What the config takes for `prune` where it says nothing.
+/// Limits of `prune`, if the config does not set them.
 const IDLE_HOURS: u32 = 24;
 const MAX_AGE_DAYS: u32 = 7;
 
-/// Which scopes are made anew by their next run.
+/// Which scopes are removed, so that their next run makes them anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScopeSelection<'a> {
-    /// Those too whose record cannot be read.
+    /// All scopes, even those whose record cannot be read.
     All,
     Agent(&'a str),
     Session(&'a str),
@@ -27,7 +27,7 @@ pub enum ScopeSelection<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemovedScopes {
     pub removed: usize,
-    /// Those that stay, because something runs in them.
+    /// Scopes that stay, because something runs in them.
     pub busy: usize,
 }
 
@@ -40,7 +40,8 @@ pub struct ScopeRemovalError {
 }
 
 impl ScopeStore {
-    /// Removes these scopes. `end` ends what keeps a scope, and says whether nothing runs in it.
+    /// Removes these scopes. `end` ends the processes that keep a scope, and returns whether
+    /// nothing runs in it.
     pub fn recreate(
         &self,
         selection: ScopeSelection<'_>,
@@ -60,8 +61,8 @@ impl ScopeStore {
         self.remove_all(&ids, end)
     }
 
-    /// Removes the scopes that were not used for as long as the owner's settings say. `end` is as for
-    /// [`Self::recreate`].
+    /// Removes the scopes that were not used for as long as the owner's settings say. `end` is the
+    /// same as for [`Self::recreate`].
     pub fn prune(
         &self,
         settings: &SandboxPrune,
@@ -85,7 +86,8 @@ impl ScopeStore {
     ) -> Result<RemovedScopes, ScopeRemovalError> {
         let mut all = RemovedScopes::default();
         for id in ids {
-            // What its runs left in `/tmp` goes with it. A run that begins meanwhile keeps the directory.
+            // What its runs left in `/tmp` is removed too. A run that begins meanwhile keeps the
+            // directory.
             if !end(id) {
                 all.busy += 1;
                 continue;

@@ -1,4 +1,5 @@
-//! What a sandboxed run sees, step by step, and the rest of the value that describes its sandbox.
+//! Builds what a sandboxed run sees, step by step, and the rest of the value that describes its
+//! sandbox.
 
 mod guards;
 mod home;
@@ -25,17 +26,17 @@ use crate::network::{name_files, rules_of};
 use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
 use crate::ssh::prepare_far_sandbox;
 
-/// What a sandbox is made of.
+/// The inputs from which a sandbox is made.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxRequest<'a> {
     pub settings: &'a Sandbox,
-    /// What the settings name or, where they name none, what works on this host.
+    /// The backend that the settings name or, if they name none, one that works on this host.
     pub backend: SandboxBackend,
     pub agent: &'a str,
     pub session_key: &'a str,
     /// An existing directory.
     pub workspace: &'a Path,
-    /// As the call names it, on the host or inside; absolute.
+    /// The working directory as the call names it, on the host or inside. It is absolute.
     pub cwd: &'a str,
     pub state_dir: &'a Path,
     /// Further paths that belong to Interlock, such as a config file elsewhere.
@@ -52,9 +53,9 @@ pub struct PreparedSandbox {
     pub host_cwd: String,
     /// The home directory as the run sees it.
     pub home: String,
-    /// The directory for temporary files, where that is not `/tmp`.
+    /// The directory for temporary files, if that is not `/tmp`.
     pub temporary: Option<String>,
-    /// Directories of tools in the home directory that the run finds in its PATH.
+    /// Tool directories in the home directory that are in the run's PATH.
     pub tool_paths: Vec<String>,
 }
 
@@ -69,21 +70,21 @@ const NOT_FROM_HOST: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "lost+foun
 /// The scratch workspace, or the workspace itself.
 const WORKSPACE: &str = "/workspace";
 
-/// The workspace where it is read-only.
+/// The workspace, if it is read-only.
 const AGENT: &str = "/agent";
 
 const PROCESSORS: &str = "/sys/devices/system/cpu";
 
 const DEFAULT_TMP_BYTES: u64 = 1 << 30;
 
-/// What stays free of a host's file system where the config says nothing.
+/// Space that must stay free on a host's file system, if the config does not set it.
 const DEFAULT_DISK_FREE_BYTES: u64 = 1 << 30;
 
-/// The home directory inside where the host has none.
+/// The home directory inside, if the host has none.
 const USUAL_HOME: &str = "/home/sandbox";
 
-/// The user inside where the workspace is root's: programs that find themselves to be root try what
-/// only root can do.
+/// The user inside, if root owns the workspace: programs that find themselves running as root try
+/// what only root can do.
 const USUAL_ID: u32 = 1_000;
 
 /// Makes the value, and the directories of the scope.
@@ -121,7 +122,7 @@ struct Builder<'a> {
     binds: Vec<CheckedBind>,
     mounts: Vec<SandboxMount>,
     host_mounts: MountTable,
-    /// Directories of scopes besides the state directory.
+    /// Directories of scopes outside the state directory.
     other_roots: Vec<PathBuf>,
 }
 
@@ -223,7 +224,7 @@ impl<'a> Builder<'a> {
         }
         let network = match self.request.effects {
             SandboxEffects::Direct => rules_of(self.request.settings)?,
-            // Reaches nothing; what it asks for is shown to the approver.
+            // A preview reaches nothing. The approver sees what it asks for.
             SandboxEffects::Preview => Some(SandboxNetworkRules::default()),
         };
         if network.is_some() {
@@ -283,12 +284,12 @@ impl<'a> Builder<'a> {
                 .unwrap_or(UnixSockets::Own),
             network,
             limits: limits(self.request.settings, self.request.backend),
-            // Closed until the judge says what the command names.
+            // Nothing may be executed until the judge adds what the command names.
             executables: match self.request.settings.tree {
                 Some(SandboxTree::Enforce) => Some(Vec::new()),
                 None | Some(SandboxTree::Off | SandboxTree::Log) => None,
             },
-            // The judge adds what is refused.
+            // The judge adds the refused programs.
             program_log: (self.request.settings.tree == Some(SandboxTree::Log)
                 || self.request.effects == SandboxEffects::Preview)
                 .then(ProgramLogRules::default),
@@ -310,7 +311,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The container that the scope has, where the backend is one of those.
+    /// Returns the container of the scope, if the backend uses containers.
     fn container(&self) -> Result<Option<ContainerPlan>, SandboxError> {
         let settings = self.request.settings;
         if !is_container(self.request.backend) {
@@ -359,7 +360,7 @@ impl<'a> Builder<'a> {
         .map(Some)
     }
 
-    /// The system, read-only: the usual directories, or all that the root holds.
+    /// Shows the system read-only: the usual directories, or everything in the root.
     fn system(&mut self) -> Result<(), SandboxError> {
         let names: Vec<String> = match self.view {
             SandboxView::Minimal => SYSTEM.iter().map(|&name| name.to_owned()).collect(),
@@ -436,7 +437,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Whose files have to become those of the run's user.
+    /// Returns the owner whose files must appear as those of the run's user, if any.
     fn mapped_owner(&self, found: &Metadata) -> Option<MountOwner> {
         let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
         is_other_user.then(|| MountOwner {
@@ -483,7 +484,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The workspace once more at its fixed names, and the working directory on the host.
+    /// Shows the workspace again at its fixed names, and returns the working directory on the host.
     fn copies_and_cwd(&mut self) -> Result<String, SandboxError> {
         let workspace = text(&self.workspace)?;
         let scratch = text(&self.scope.scratch)?;
@@ -532,7 +533,7 @@ impl<'a> Builder<'a> {
                 format!("{workspace}{rest}")
             }
             (_, Some(rest), _) => format!("{scratch}{rest}"),
-            // A call that names nothing starts in the workspace, which is not shown.
+            // A call that names no directory starts in the workspace, which is not shown.
             (WorkspaceAccess::None, None, _) => match below(&workspace, cwd) {
                 Some(rest) => format!("{scratch}{rest}"),
                 None => cwd.to_owned(),
@@ -557,8 +558,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The user of the run. Where Interlock runs as root, that is never root of the host, unless the owner
-/// permits it and ids cannot be mapped.
+/// Returns the user of the run. If Interlock runs as root, that is never root of the host, unless
+/// the owner permits it and ids cannot be mapped.
 fn user_of(
     request: &SandboxRequest<'_>,
     (workspace, found): (&Path, &Metadata),
@@ -580,7 +581,8 @@ fn user_of(
         return Ok(same);
     };
     if request.backend == SandboxBackend::Landlock {
-        // Ids are mapped by mounts, which it does not make. What is not permitted is refused there.
+        // Mounts map ids, and this backend makes none. `build_restricted` refuses what is not
+        // permitted.
         return Ok(same);
     }
     let mut sources = Vec::new();
@@ -605,7 +607,7 @@ fn user_of(
     })
 }
 
-/// File systems that can map ids, by their numbers.
+/// File systems that can map ids, by their magic numbers.
 const MAPS_IDS: [(u64, &str); 7] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -642,7 +644,7 @@ pub(crate) fn limits(settings: &Sandbox, backend: SandboxBackend) -> SandboxLimi
     }
 }
 
-/// The schema allows numbers between 0.01 and 4096 alone.
+/// The schema allows only numbers between 0.01 and 4096.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn milli(cpus: f64) -> u64 {
     (cpus.clamp(0.001, 1e6) * 1000.0).round() as u64
@@ -652,13 +654,13 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether a path consists of names alone: neither absolute nor with `..`.
+/// Whether a path consists only of names: it is not absolute and has no `..`.
 fn is_plain_path(path: &str) -> bool {
     let is_name = |part| matches!(part, std::path::Component::Normal(_));
     !path.is_empty() && Path::new(path).components().all(is_name)
 }
 
-/// What follows a directory in a path of the same directory or below it.
+/// Returns the rest of a path after a directory, if the path is that directory or below it.
 fn below<'p>(directory: &str, path: &'p str) -> Option<&'p str> {
     let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)

@@ -142,7 +142,8 @@ impl SupervisorPaths {
         let _ = std::fs::remove_file(self.supervisors().join(Self::socket_name(version)));
     }
 
-    /// Sockets have short addresses: a long path is taken through a descriptor of its directory.
+    /// Calls with a usable address. Socket addresses are short, so a long path is reached through a
+    /// descriptor of its directory.
     fn with_address<T>(
         &self,
         name: &str,

@@ -1,5 +1,5 @@
-//! The forks by which Interlock's own processes come to be, each with the reason why its child may
-//! go on. What the children do is decided in `guard`, `supervisor`, `shim` and `shield`.
+//! The forks that create Interlock's own processes, each with the reason why its child may
+//! continue. `guard`, `supervisor`, `shim` and `shield` decide what the children do.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ use super::unsafe_process::{
     ExitOnDrop, Forked, close_all_but, fork, has_one_thread, watch_children_no_more,
 };
 
-/// Code of a child that panicked.
+/// Exit code of a child that panicked.
 const PANICKED: i32 = 101;
 
 fn check_one_thread() -> io::Result<()> {
@@ -32,9 +32,9 @@ fn check_one_thread() -> io::Result<()> {
     ))
 }
 
-/// Forks the guard. The child keeps `ready` and the standard streams alone, so that a reader of a
-/// pipe that the starter passed on does not wait for it. It stands guard and ends. What it says
-/// first on `ready` is said by [`stand_guard`], or is the error.
+/// Forks the guard. The child keeps only `ready` and the standard streams, so that a reader of a
+/// pipe that the starter passed on does not wait for it. It stands guard and ends. The first
+/// message on `ready` comes from [`stand_guard`], or is the error.
 pub(super) fn fork_guard(
     place: &SupervisorPaths,
     version: &str,
@@ -42,14 +42,14 @@ pub(super) fn fork_guard(
     ready: File,
 ) -> io::Result<()> {
     check_one_thread()?;
-    // SAFETY: checked just before; the only thread is this one, so that no other can have begun.
+    // SAFETY: checked just before; this is the only thread, so no other thread can have started.
     match unsafe { fork() }? {
         Forked::Parent(_) => Ok(()),
         Forked::Child => {
             let end = ExitOnDrop(PANICKED);
             let ready = OwnedFd::from(ready);
-            // SAFETY: `ready` is the only descriptor that is used from here on: the other arguments of
-            // `stand_guard` are paths and numbers, and `end` keeps every frame above from being
+            // SAFETY: `ready` is the only descriptor that is used from here on: the other arguments
+            // of `stand_guard` are paths and numbers, and `end` keeps every frame above from being
             // returned or unwound to.
             unsafe { close_all_but(&ready) };
             let mut ready = Some(File::from(ready));
@@ -62,24 +62,24 @@ pub(super) fn fork_guard(
     }
 }
 
-/// Forks a child that keeps all descriptors, of which each process has its own copy: the supervisor
-/// off the guard, and the processes of an agent's namespaces.
+/// Forks a child that keeps its own copy of all descriptors: the supervisor from the guard, and the
+/// processes of an agent's namespaces.
 pub(crate) fn fork_copy() -> io::Result<Forked> {
     check_one_thread()?;
-    // SAFETY: checked just before; the only thread is this one, so that no other can have begun.
+    // SAFETY: checked just before; this is the only thread, so no other thread can have started.
     unsafe { fork() }
 }
 
-/// Forks the process that makes the namespaces of an agent off the supervisor. The child keeps
-/// `control` and the standard streams alone; it does what `make` says and ends. `make` must use no
-/// other descriptor.
+/// Forks the process that makes the namespaces of an agent from the supervisor. The child keeps
+/// only `control` and the standard streams, calls `make` and ends. `make` must use no other
+/// descriptor.
 pub(crate) fn fork_maker(
     hidden: &Path,
     control: &OwnedFd,
     make: fn(&Path, &OwnedFd),
 ) -> io::Result<Pid> {
     check_one_thread()?;
-    // SAFETY: checked just before; the only thread is this one, so that no other can have begun.
+    // SAFETY: checked just before; this is the only thread, so no other thread can have started.
     match unsafe { fork() }? {
         Forked::Parent(pid) => Ok(pid),
         Forked::Child => {
@@ -93,18 +93,18 @@ pub(crate) fn fork_maker(
     }
 }
 
-/// Forks a shim off the supervisor. The child keeps `control` and the standard streams alone:
-/// neither the listening socket nor a connection may live on in it. It serves one run and ends.
+/// Forks a shim from the supervisor. The child keeps only `control` and the standard streams:
+/// neither the listening socket nor a connection may stay open in it. It serves its runs and ends.
 pub(super) fn fork_shim(parent: &Parent, group: &str, control: OwnedFd) -> io::Result<Pid> {
     check_one_thread()?;
-    // SAFETY: checked just before; the only thread is this one, so that no other can have begun.
+    // SAFETY: checked just before; this is the only thread, so no other thread can have started.
     match unsafe { fork() }? {
         Forked::Parent(pid) => Ok(pid),
         Forked::Child => {
             let end = ExitOnDrop(PANICKED);
-            // SAFETY: `control` is the only descriptor that is used from here on: what else a shim is
-            // born with are paths, names and numbers, and `end` keeps every frame above from being
-            // returned or unwound to.
+            // SAFETY: `control` is the only descriptor that is used from here on: everything else
+            // that a shim is born with consists of paths, names and numbers, and `end` keeps every
+            // frame above from being returned or unwound to.
             unsafe { close_all_but(&control) };
             watch_children_no_more();
             let ending = shim::run(&Birth {
@@ -121,18 +121,19 @@ pub(super) fn fork_shim(parent: &Parent, group: &str, control: OwnedFd) -> io::R
     }
 }
 
-/// Forks the keeper of a sandbox scope off the supervisor. The child keeps `link`, as its standard input, and
-/// the other standard streams alone: no connection and no other scope may live on in it. It keeps the scope and
-/// ends.
+/// Forks the keeper of a sandbox scope from the supervisor. The child keeps only `link`, as its
+/// standard input, and the other standard streams: no connection and no other scope may stay open
+/// in it. It keeps the scope and ends.
 pub(super) fn fork_keeper(order: &KeeperOrder, link: OwnedFd) -> io::Result<Pid> {
     check_one_thread()?;
-    // SAFETY: checked just before; the only thread is this one, so that no other can have begun.
+    // SAFETY: checked just before; this is the only thread, so no other thread can have started.
     match unsafe { fork() }? {
         Forked::Parent(pid) => Ok(pid),
         Forked::Child => {
             let end = ExitOnDrop(PANICKED);
-            // SAFETY: `link` is the only descriptor that is used from here on: the order is names and
-            // numbers, and `end` keeps every frame above from being returned or unwound to.
+            // SAFETY: `link` is the only descriptor that is used from here on: the order consists
+            // of names and numbers, and `end` keeps every frame above from being returned or
+            // unwound to.
             unsafe { close_all_but(&link) };
             watch_children_no_more();
             let moved = rustix::stdio::dup2_stdin(&link);

@@ -1,9 +1,10 @@
-//! A small assembler for seccomp programs. It is Interlock's own because the libraries at hand have no
-//! guard against the x32 calls of an x86-64 kernel and no user notification.
+//! A small assembler for seccomp programs. Interlock has its own because the available libraries
+//! have no guard against the x32 calls of an x86-64 kernel and no user notification.
 //!
-//! What becomes of a call is a block of instructions, which returns an action by itself, so that no block depends
-//! on another one. The block of a call is found by halving: when a program is installed, the kernel walks through
-//! it once for each call that it knows, and compiles all of it, while the process that is to run waits.
+//! The handling of a call is a block of instructions that itself returns an action, so that no
+//! block depends on another. The block of a call is found by binary search: when a program is
+//! installed, the kernel walks through it once for each call that it knows, and compiles all of it,
+//! while the process that is about to run waits.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +18,13 @@ pub struct FilterInstruction {
     pub value: u32,
 }
 
-/// What becomes of a call.
+/// The action that is taken for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FilterAction {
     Allow,
     /// The call is not made, and fails with this error.
     Refuse(u16),
-    /// The call is not made, and the caller is told that it was.
+    /// The call is not made, but reports success to the caller.
     Ignore,
     /// The process waits until the listener of the filter has answered.
     Ask,
@@ -43,8 +44,8 @@ impl FilterAction {
     }
 }
 
-/// What is asked about one argument. Of numbers only the low 32 bits count: the kernel takes no more of
-/// those that are looked at here.
+/// A test of one argument. For numbers, only the low 32 bits count: the kernel reads no more of the
+/// arguments that are tested here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ArgumentTest {
     /// The argument is this value.
@@ -55,14 +56,14 @@ pub(crate) enum ArgumentTest {
     UpperHasAny(usize, u32),
 }
 
-/// Tests that lead to an action if all of them hold.
+/// A set of tests that leads to an action if all of them hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilterRule {
     pub tests: Vec<ArgumentTest>,
     pub action: FilterAction,
 }
 
-/// What becomes of one system call: the first rule that fits, else the last action.
+/// The handling of one system call: the first matching rule, or else the last action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallBlock {
     pub number: u32,
@@ -81,10 +82,11 @@ const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
 const OFFSET_ARGUMENTS: u32 = 16;
 
-/// From the low half of an argument to the upper one.
+/// Offset from the low half of an argument to its upper half.
 const UPPER_HALF: u32 = 4;
 
-/// The bit that marks the x32 calls of an x86-64 kernel, which are others under the same numbers.
+/// The bit that marks the x32 calls of an x86-64 kernel, which are other calls under the same
+/// numbers.
 const X32: u32 = 0x4000_0000;
 
 /// The architecture that a program is for.
@@ -94,13 +96,13 @@ pub(crate) struct FilterTarget {
     pub has_x32: bool,
 }
 
-/// The whole program: other architectures are killed, listed calls go by their block, and every other
-/// call does not exist (`ENOSYS`).
+/// Assembles the whole program: other architectures are killed, listed calls are handled by their
+/// block, and every other call does not exist (`ENOSYS`).
 pub(crate) fn assemble(target: FilterTarget, blocks: &[CallBlock]) -> Vec<FilterInstruction> {
     assemble_or(target, blocks, FilterAction::Refuse(ENOSYS))
 }
 
-/// The same, with another end of the calls that are not listed.
+/// Does the same with another action for calls that are not listed.
 fn assemble_or(
     target: FilterTarget,
     blocks: &[CallBlock],
@@ -120,14 +122,14 @@ fn assemble_or(
     program
 }
 
-/// What becomes of all calls from a number on, up to the next range.
+/// The handling of all calls from a number on, up to the next range.
 struct CallRange {
     first: u32,
     body: Vec<FilterInstruction>,
 }
 
-/// All numbers, in their order; neighbours with the same body are one range. Of blocks about one call the
-/// first counts.
+/// Returns all numbers in order. Neighbors with the same body form one range. If several blocks are
+/// for one call, the first counts.
 fn ranges(blocks: &[CallBlock], others: FilterAction) -> Vec<CallRange> {
     let mut by_number = BTreeMap::new();
     for block in blocks {
@@ -151,7 +153,7 @@ fn ranges(blocks: &[CallBlock], others: FilterAction) -> Vec<CallRange> {
     all
 }
 
-/// Leads a number to the body of its range.
+/// Builds the search that leads a number to the body of its range.
 fn search(ranges: &[CallRange]) -> Vec<FilterInstruction> {
     let (low, high) = ranges.split_at(ranges.len() / 2);
     let Some(middle) = high.first() else {
@@ -163,7 +165,7 @@ fn search(ranges: &[CallRange]) -> Vec<FilterInstruction> {
     let low = search(low);
     let mut found = match u8::try_from(low.len()) {
         Ok(past) => vec![jump(JUMP_AT_LEAST, middle.first, past, 0)],
-        // Further than a conditional jump reaches.
+        // The distance exceeds the reach of a conditional jump.
         Err(_) => vec![
             jump(JUMP_AT_LEAST, middle.first, 0, 1),
             jump(JUMP, u32::try_from(low.len()).unwrap_or(u32::MAX), 0, 0),
@@ -174,8 +176,8 @@ fn search(ranges: &[CallRange]) -> Vec<FilterInstruction> {
     found
 }
 
-/// A program that asks about these calls and lets all others pass. It stands beside the whole one, which
-/// kills what comes from another architecture.
+/// Assembles a program that asks about these calls and lets all others pass. It is installed beside
+/// the whole program, which kills calls from another architecture.
 pub(crate) fn assemble_asking(target: FilterTarget, numbers: &[u32]) -> Vec<FilterInstruction> {
     let mut program = vec![
         load(OFFSET_ARCHITECTURE),
@@ -191,7 +193,8 @@ pub(crate) fn assemble_asking(target: FilterTarget, numbers: &[u32]) -> Vec<Filt
     program
 }
 
-/// A program that narrows these calls and lets all others pass. It stands beside the whole one, as above.
+/// Assembles a program that restricts these calls and lets all others pass. It is installed beside
+/// the whole program, as above.
 pub(crate) fn assemble_beside(
     target: FilterTarget,
     blocks: &[CallBlock],
@@ -205,7 +208,7 @@ fn body(block: &CallBlock) -> Vec<FilterInstruction> {
     let mut body = Vec::new();
     for rule in &block.rules {
         for (index, test) in rule.tests.iter().enumerate() {
-            // Past the remaining tests, two instructions each, and the action.
+            // The jump skips the remaining tests, two instructions each, and the action.
             let rest = (rule.tests.len() - index - 1) * 2 + 1;
             let past = u8::try_from(rest).unwrap_or(u8::MAX);
             let (offset, code, value) = match *test {
@@ -224,7 +227,8 @@ fn body(block: &CallBlock) -> Vec<FilterInstruction> {
     body
 }
 
-/// Where the low half of an argument lies. Both architectures that have a table are little-endian.
+/// Returns the offset of an argument's low half. Both architectures that have a table are
+/// little-endian.
 fn offset(argument: usize) -> u32 {
     OFFSET_ARGUMENTS + u32::try_from(argument).unwrap_or(0) * 8
 }

@@ -1,8 +1,9 @@
-//! Which system calls the processes of a sandbox may make: the filter that each carries, from its first
-//! instruction to its end.
+//! The system calls that the processes of a sandbox may make: the filter that each process carries
+//! from its first instruction to its end.
 //!
-//! Read `table` (what becomes of each call, and why), then `assembler` (how a program for the kernel is made
-//! of it). Nothing in here asks the kernel: [`program`] is a value, which `interlock_engine` installs.
+//! Read `table` (the handling of each call, and why), then `assembler` (how this becomes a program
+//! for the kernel). Nothing in here calls the kernel: [`program`] is a value, which
+//! `interlock_engine` installs.
 
 #![forbid(unsafe_code)]
 
@@ -30,28 +31,28 @@ const TARGET: Option<FilterTarget> = Some(FilterTarget {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const TARGET: Option<FilterTarget> = None;
 
-/// Why calls are refused, one reason for each group of them; for `interlock sandbox explain`.
+/// The reasons for refusing calls, one per group of calls, for `interlock sandbox explain`.
 pub fn refusal_reasons() -> Vec<&'static str> {
     let mut reasons: Vec<&str> = table::REFUSED.iter().map(|row| row.reason).collect();
     reasons.dedup();
     reasons
 }
 
-/// The program, ready for the kernel. `None` on an architecture without a table: then there is no
-/// sandbox.
+/// Returns the program, ready for the kernel. `None` on an architecture without a table, where no
+/// sandbox is available.
 pub fn program(sockets: UnixSockets, files: MemoryFiles) -> Option<Vec<FilterInstruction>> {
     Some(assemble(TARGET?, &table::blocks(sockets, files)))
 }
 
-/// The program by which the kernel asks before a process starts another program.
+/// Returns the program by which the kernel asks before a process starts another program.
 pub fn program_about_execution() -> Option<Vec<FilterInstruction>> {
     let numbers = [libc::SYS_execve, libc::SYS_execveat];
     let numbers = numbers.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     Some(assemble_asking(TARGET?, &numbers))
 }
 
-/// The program that stands beside the whole one where no namespace confines a run: it refuses what would
-/// reach the host's network, memory and processes.
+/// Returns the program that is installed beside the whole one if no namespace confines a run: it
+/// refuses calls that would reach the host's network, memory and processes.
 pub fn program_without_namespaces() -> Option<Vec<FilterInstruction>> {
     Some(assemble_beside(TARGET?, &unseparated::blocks()))
 }
@@ -63,15 +64,15 @@ pub fn program_beside_host_tree(files: MemoryFiles) -> Option<Vec<FilterInstruct
     Some(assemble_beside(TARGET?, &[table::memory_files(files)]))
 }
 
-/// The program by which the kernel asks before a process changes what a file is, but not its content.
+/// Returns the program by which the kernel asks before a process changes the attributes of a file.
 pub fn program_about_attributes() -> Option<Vec<FilterInstruction>> {
     Some(assemble_asking(TARGET?, &unseparated::attribute_calls()))
 }
 
-/// What becomes of files in memory, which have no path that a rule of execution could name.
+/// How files in memory are handled, which have no path that an execution rule could name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryFiles {
     Executable,
-    /// Only those are made that are sealed against execution.
+    /// Such a file can only be made if it is sealed against execution.
     NeverExecuted,
 }

@@ -1,5 +1,5 @@
-//! What becomes of each system call in a sandbox, with the reason. A call that no row names does not
-//! exist inside (`ENOSYS`): what is newer than this table was not looked at.
+//! The handling of each system call in a sandbox, with the reason. A call that no row names does
+//! not exist inside (`ENOSYS`), because calls that are newer than this table were not examined.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ macro_rules! rows {
     };
 }
 
-/// Harmless: they act on the caller's own memory, files, processes and sockets.
+/// Harmless calls: they act on the caller's own memory, files, processes and sockets.
 pub(super) const ALLOWED: &[CallRow] = rows! {
     "reading and writing open files":
         SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev SYS_preadv2
@@ -82,7 +82,7 @@ pub(super) const ALLOWED: &[CallRow] = rows! {
         SYS_io_setup SYS_io_destroy SYS_io_submit SYS_io_cancel SYS_io_getevents;
 };
 
-/// The older names of harmless calls, which newer architectures do not have.
+/// Older harmless calls, which newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 pub(super) const ALLOWED_OLD: &[CallRow] = rows! {
     "older forms of allowed calls":
@@ -94,7 +94,7 @@ pub(super) const ALLOWED_OLD: &[CallRow] = rows! {
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED_OLD: &[CallRow] = &[];
 
-/// Newer harmless calls by their numbers, which are the same on all architectures.
+/// Newer harmless calls, by their numbers, which are the same on all architectures.
 pub(super) const ALLOWED_BY_NUMBER: &[(u32, &str)] = &[
     (451, "cachestat: facts about the page cache of an open file"),
     (453, "map_shadow_stack: memory of the caller"),
@@ -143,21 +143,21 @@ pub(super) const REFUSED_HERE: &[CallRow] = rows! {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) const REFUSED_HERE: &[CallRow] = &[];
 
-/// Newer calls about mounts, by number: they fail as the older ones do.
+/// Newer mount calls, by number. They fail as the older ones do.
 pub(super) const REFUSED_BY_NUMBER: &[(u32, &str)] = &[
     (457, "statmount: mounts"),
     (458, "listmount: mounts"),
     (467, "open_tree_attr: mounts"),
 ];
 
-/// Every namespace, as `clone` and `unshare` name them; the last is known to `unshare` alone.
+/// The flags of every namespace for `clone` and `unshare`. The last one is known only to `unshare`.
 const NAMESPACES: u32 = 0x7e02_0000;
 const TIME_NAMESPACE: u32 = 0x80;
 
-/// Set-user-id and set-group-id.
+/// The set-user-ID and set-group-ID bits.
 const SET_ID: u32 = 0o6000;
 
-/// With one of these flags `open` makes a file, and looks at the mode.
+/// With one of these flags, `open` creates a file, and the mode matters.
 const MAKES_FILE: u32 = 0o100 | 0o20_000_000;
 
 const TIOCSTI: u32 = 0x5412;
@@ -165,14 +165,16 @@ const TIOCLINUX: u32 = 0x541c;
 const TIOCCONS: u32 = 0x541d;
 const TIOCSETD: u32 = 0x5423;
 
-/// Makes others wait, up to 45 seconds, who open the file: the owner, and Interlock itself.
+/// A lease makes other processes that open the file wait, up to 45 seconds: the owner's, and
+/// Interlock itself.
 const F_SETLEASE: u32 = 1024;
 
-/// A size of a megabyte or more. What is shared by System V lasts as long as the scope, and no size of a
-/// file system holds it: 4,096 pieces are about what `/tmp` and the like hold.
+/// Bits of a size of a megabyte or more. System V shared memory lasts as long as the scope, and no
+/// file system size limits it: 4,096 pieces are about as much as `/tmp` and similar file systems
+/// hold.
 const LARGE_SHARED_MEMORY: u32 = 0xfff0_0000;
 
-/// The kinds of sockets from 8 on: `SOCK_PACKET` (10) makes a packet socket of any family.
+/// The socket types from 8 on: `SOCK_PACKET` (10) makes a packet socket of any family.
 const ODD_SOCKET_KINDS: u32 = 8;
 
 const AF_UNIX: u32 = 1;
@@ -180,16 +182,16 @@ const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
 const AF_NETLINK: u32 = 16;
 const NETLINK_ROUTE: u32 = 0;
-/// The usual one of the socket's kind, ICMP, TCP, UDP, ICMP for IPv6.
+/// The default protocol of the socket's type, ICMP, TCP, UDP, ICMP for IPv6.
 const PROTOCOLS: [u32; 5] = [0, 1, 6, 17, 58];
 const SOCK_STREAM: u32 = 1;
 const SOCK_KINDS: [u32; 4] = [0, 0o4000, 0o2_000_000, 0o2_004_000];
 
-/// What Docker lets through too: the usual one, the emulation of Linux 2.6 version numbers and 32-bit
-/// machine names, and a look at the present one.
+/// The personalities that Docker allows too: the default, the emulation of Linux 2.6 version
+/// numbers and 32-bit machine names, and a query of the present one.
 const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// One block per call, sorted by number.
+/// Returns one block per call, sorted by number.
 pub(super) fn blocks(sockets: UnixSockets, files: MemoryFiles) -> Vec<CallBlock> {
     let mut blocks = by_argument(sockets);
     blocks.push(memory_files(files));
@@ -198,7 +200,7 @@ pub(super) fn blocks(sockets: UnixSockets, files: MemoryFiles) -> Vec<CallBlock>
     let refused = calls(&[REFUSED, REFUSED_HERE], REFUSED_BY_NUMBER);
     let allowed = allowed.map(|number| (number, FilterAction::Allow));
     for (number, otherwise) in allowed.chain(refused.map(|number| (number, REFUSE))) {
-        // A number stands for one call; the first row counts, and a test finds a second.
+        // A number stands for one call. The first row counts, and a test finds duplicates.
         if known.insert(number) {
             blocks.push(CallBlock {
                 number,
@@ -226,8 +228,8 @@ pub(super) fn number(call: c_long) -> u32 {
 
 pub(super) const REFUSE: FilterAction = FilterAction::Refuse(EPERM);
 
-/// The calls whose arguments decide. `clone3` and `openat2` are not among them: their flags lie in
-/// memory that a filter cannot see, so that they do not exist.
+/// Returns the calls whose arguments decide. `clone3` and `openat2` are not among them: their flags
+/// are in memory that a filter cannot read, so these calls do not exist inside.
 fn by_argument(sockets: UnixSockets) -> Vec<CallBlock> {
     let mut blocks = vec![
         refusing(libc::SYS_clone, &[ArgumentTest::HasAny(0, NAMESPACES)]),
@@ -254,8 +256,8 @@ fn by_argument(sockets: UnixSockets) -> Vec<CallBlock> {
                 ArgumentTest::HasAny(2, SET_ID),
             ],
         ),
-        // Puts input into a terminal that an operator is attached to; two more reach the console, and
-        // the last loads modules of the kernel for modems and field buses.
+        // The first request puts input into a terminal that an operator is attached to; two more
+        // reach the console, and the last loads kernel modules for modems and field buses.
         CallBlock {
             number: number(libc::SYS_ioctl),
             rules: [TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD]
@@ -288,7 +290,7 @@ fn by_argument(sockets: UnixSockets) -> Vec<CallBlock> {
         socket(sockets),
         socket_pair(sockets),
         core_limit(libc::SYS_setrlimit, &[&[ArgumentTest::Is(0, RLIMIT_CORE)]]),
-        // Reading it is a call without new values.
+        // A call without new values only reads the limit.
         core_limit(
             libc::SYS_prlimit64,
             &[
@@ -326,8 +328,8 @@ pub(super) fn memory_files(files: MemoryFiles) -> CallBlock {
 
 const RLIMIT_CORE: u32 = 4;
 
-/// The limit of core files stays as it is: with a limit of 1 the kernel starts no handler for a program
-/// that crashes, and with 0 it does, as root of the host. Shells lower it as a matter of course, so that
+/// Keeps the limit of core files unchanged: with a limit of 1, the kernel starts no handler for a
+/// crashed program, and with 0 it does, as root of the host. Shells routinely lower the limit, so
 /// the call is not an error.
 fn core_limit(call: c_long, cases: &[&[ArgumentTest]]) -> CallBlock {
     CallBlock {
@@ -340,7 +342,7 @@ fn core_limit(call: c_long, cases: &[&[ArgumentTest]]) -> CallBlock {
     }
 }
 
-/// Since Linux 6.6; the same number everywhere.
+/// Available since Linux 6.6, with the same number on all architectures.
 pub(super) const SYS_FCHMODAT2: c_long = 452;
 
 #[cfg(target_arch = "x86_64")]
@@ -365,8 +367,8 @@ fn old_modes() -> Vec<CallBlock> {
     Vec::new()
 }
 
-/// Families and protocols that a program needs, and no other: each further one is a part of the kernel
-/// that hardly any program uses, and asking for it loads a module.
+/// Allows only the families and protocols that programs need: every other one is a part of the
+/// kernel that hardly any program uses, and requesting it loads a module.
 fn socket(sockets: UnixSockets) -> CallBlock {
     let mut rules = vec![rule(
         &[ArgumentTest::HasAny(1, ODD_SOCKET_KINDS)],
@@ -379,7 +381,7 @@ fn socket(sockets: UnixSockets) -> CallBlock {
                 FilterAction::Allow,
             ));
         }
-        // Programs that try a newer protocol first go on with TCP.
+        // Programs that try a newer protocol first fall back to TCP.
         rules.push(rule(
             &[ArgumentTest::Is(0, family)],
             FilterAction::Refuse(EPROTONOSUPPORT),
@@ -402,7 +404,7 @@ fn socket(sockets: UnixSockets) -> CallBlock {
     }
 }
 
-/// A pair is connected already. One of datagrams could be sent elsewhere.
+/// A pair is already connected. A datagram socket could still send elsewhere.
 fn socket_pair(sockets: UnixSockets) -> CallBlock {
     let rules = match sockets {
         UnixSockets::Own => vec![rule(&[ArgumentTest::Is(0, AF_UNIX)], FilterAction::Allow)],
@@ -425,7 +427,7 @@ fn socket_pair(sockets: UnixSockets) -> CallBlock {
     }
 }
 
-/// Allowed unless all tests hold.
+/// Allows the call unless all tests hold.
 pub(super) fn refusing(call: c_long, tests: &[ArgumentTest]) -> CallBlock {
     CallBlock {
         number: number(call),

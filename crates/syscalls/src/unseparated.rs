@@ -1,5 +1,6 @@
-//! What becomes of system calls where no namespace separates a run from the host (backend `landlock`): the
-//! rows of `table` count on namespaces, and these take their place. Landlock says nothing about any of them.
+//! The handling of system calls if no namespace separates a run from the host (backend `landlock`):
+//! some rows of `table` rely on namespaces, and these take their place. Landlock restricts none of
+//! these calls.
 
 use libc::c_long;
 
@@ -20,13 +21,13 @@ const REFUSED: &[CallRow] = rows! {
         SYS_mq_getsetattr;
 };
 
-/// Newer forms of calls that are asked about, which do not exist here.
+/// Newer forms of the calls that are asked about. They do not exist inside.
 const NEWER: [u32; 2] = [463, 466];
 
 const ENOSYS: u16 = 38;
 
-/// What changes flags of a file also by a descriptor that can only read: attributes in both sizes, the
-/// attributes of XFS, the version, sealing with verity, and encryption of a directory.
+/// Requests that change flags of a file even through a read-only descriptor: attributes in both
+/// sizes, the attributes of XFS, the version, sealing with verity, and encryption of a directory.
 const FILE_REQUESTS: [u32; 7] = [
     0x4008_6602,
     0x4004_6602,
@@ -37,11 +38,11 @@ const FILE_REQUESTS: [u32; 7] = [
     0x800c_6613,
 ];
 
-/// `PRIO_PROCESS`, and the word of `ioprio_set` for the same.
+/// `PRIO_PROCESS`, and the corresponding value for `ioprio_set`.
 const ONE_PROCESS: u32 = 0;
 const ONE_PROCESS_OF_DISK: u32 = 1;
 
-/// One block per call.
+/// Returns one block per call.
 pub(super) fn blocks() -> Vec<CallBlock> {
     let own = |call: c_long, tests: &[ArgumentTest]| CallBlock {
         number: number(call),
@@ -49,13 +50,13 @@ pub(super) fn blocks() -> Vec<CallBlock> {
         otherwise: REFUSE,
     };
     let mut blocks = vec![
-        // Every network is the host's. Of Unix sockets only pairs are left, by the other program.
+        // Every network is the host's. The other program leaves only pairs of Unix sockets.
         CallBlock {
             number: number(libc::SYS_socket),
             rules: Vec::new(),
             otherwise: FilterAction::Refuse(EAFNOSUPPORT),
         },
-        // Others' processes of the same user are reached by their numbers; 0 is the caller.
+        // Other processes of the same user are addressed by their numbers; 0 is the caller.
         own(libc::SYS_prlimit64, &[ArgumentTest::Is(0, 0)]),
         own(libc::SYS_sched_setaffinity, &[ArgumentTest::Is(0, 0)]),
         own(libc::SYS_sched_setparam, &[ArgumentTest::Is(0, 0)]),
@@ -72,7 +73,7 @@ pub(super) fn blocks() -> Vec<CallBlock> {
                 ArgumentTest::Is(1, 0),
             ],
         ),
-        // Tells what happens in directories that cannot be opened.
+        // This call would reveal events in directories that cannot be opened.
         CallBlock {
             number: number(libc::SYS_inotify_add_watch),
             rules: Vec::new(),
@@ -97,8 +98,8 @@ pub(super) fn blocks() -> Vec<CallBlock> {
     blocks
 }
 
-/// The calls that change mode, owner, times and extended attributes of a file. Landlock does not see them, so
-/// that a run could change those of every file of its user.
+/// Returns the calls that change mode, owner, times and extended attributes of a file. Landlock
+/// does not see them, so a run could change those of every file of its user.
 pub(super) fn attribute_calls() -> Vec<u32> {
     let mut calls = vec![
         libc::SYS_fchmod,

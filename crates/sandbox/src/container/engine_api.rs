@@ -1,8 +1,8 @@
-//! Calls to the API of a container engine, over its Unix socket. Docker Engine and Podman answer the same
-//! calls, and paths without a version mean the version that the engine itself speaks.
+//! Calls to the API of a container engine, over its Unix socket. Docker Engine and Podman answer
+//! the same calls, and paths without a version mean the version that the engine itself speaks.
 //!
-//! It is written by hand and speaks HTTP/1.0, one call per connection: the keeper of a scope calls it, and
-//! must have one thread, since it makes namespaces afterwards.
+//! The client is written by hand and speaks HTTP/1.0, with one call per connection: the keeper of a
+//! scope uses it, and must have one thread, because it makes namespaces afterwards.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// As much as an answer may hold.
+/// Most bytes of an answer.
 const MOST_BYTES: usize = 4 << 20;
 
 /// How long an engine may take for a call.
 pub(super) const CALL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// One engine.
+/// The API of one engine.
 #[derive(Debug, Clone)]
 pub(super) struct EngineApi {
     socket: PathBuf,
 }
 
-/// What an engine answered.
+/// The answer of an engine.
 #[derive(Debug)]
 pub(super) struct EngineAnswer {
     pub status: u16,
@@ -32,8 +32,8 @@ pub(super) struct EngineAnswer {
 }
 
 impl EngineApi {
-    /// The engine behind a socket of root or of this account: another account could answer whatever it
-    /// likes.
+    /// Returns the engine behind a socket, which must belong to root or this account: another
+    /// account could send any answer it likes.
     pub fn at(socket: &Path) -> io::Result<Self> {
         let found = std::fs::metadata(socket)?;
         if !found.file_type().is_socket() {
@@ -48,14 +48,14 @@ impl EngineApi {
         })
     }
 
-    /// Whether it answers.
+    /// Whether the engine answers.
     pub fn is_there(&self) -> bool {
         let asked = self.call("GET", "/_ping", None, Duration::from_secs(5));
         asked.is_ok_and(|answer| answer.status == 200)
     }
 
-    /// Makes one call. The path holds no character that means something in HTTP: image and container names
-    /// are checked before.
+    /// Makes one call. The path contains no character with a meaning in HTTP, because image and
+    /// container names are checked before.
     pub fn call(
         &self,
         method: &str,
@@ -130,7 +130,7 @@ impl EngineAnswer {
         Ok(serde_json::from_slice(&self.body)?)
     }
 
-    /// Why the engine refused, in its own words: one line.
+    /// Returns the engine's own reason for a refusal, as one line.
     pub fn message(&self) -> String {
         let told = self.json().ok();
         let told = told.as_ref().and_then(|body| body["message"].as_str());
@@ -142,7 +142,7 @@ impl EngineAnswer {
     }
 }
 
-/// Text of an engine or a program as one line without control characters, and not too long.
+/// Turns text of an engine or a program into one short line without control characters.
 pub(crate) fn one_line(text: &str) -> String {
     let plain: String = text
         .chars()

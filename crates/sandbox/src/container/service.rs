@@ -1,5 +1,5 @@
-//! Podman without a service of its own: Interlock has it open its API on a socket in the state directory.
-//! Podman ends by itself when it was not asked for a while.
+//! Podman without a service of its own: Interlock makes it open its API on a socket in the state
+//! directory. Podman ends by itself after it was not called for a while.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _};
@@ -15,26 +15,26 @@ use super::engine_api::{EngineApi, one_line};
 use super::unreachable;
 use crate::error::SandboxError;
 
-/// Where podman is looked for: directories that only root can write to.
+/// Paths where podman is looked for, in directories that only root can write to.
 const PLACES: [&str; 3] = [
     "/usr/bin/podman",
     "/usr/local/bin/podman",
     "/run/current-system/sw/bin/podman",
 ];
 
-/// Below the state directory.
+/// The directory of the socket, below the state directory.
 const DIRECTORY: &str = "sandboxes";
 const SOCKET: &str = "podman.sock";
 
-/// Without a call for so many seconds, podman ends.
+/// Podman ends after this many seconds without a call.
 const IDLE_SECONDS: &str = "120";
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How often it is looked whether podman answers.
+/// How often to check whether podman answers.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The API of podman, opened if it is not.
+/// Returns the API of podman, and opens it if necessary.
 pub(super) fn podman_service(state_dir: &Path) -> Result<(EngineApi, PathBuf), SandboxError> {
     let directory = state_dir.join(DIRECTORY);
     let socket = directory.join(SOCKET);
@@ -52,7 +52,7 @@ pub(super) fn podman_service(state_dir: &Path) -> Result<(EngineApi, PathBuf), S
     Ok((api, socket))
 }
 
-/// Starts podman, and returns when it answers.
+/// Starts podman, and returns once it answers.
 pub(super) fn open_service(socket: &Path) -> io::Result<()> {
     let lock = File::create(socket.with_extension("lock"))?;
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
@@ -75,7 +75,7 @@ pub(super) fn open_service(socket: &Path) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     loop {
         if is_there() {
-            // Its end is collected, whenever that is, and its words are not kept.
+            // A thread collects podman whenever it ends, and discards its output.
             std::thread::spawn(move || {
                 let errors = child.stderr.take();
                 let _ = errors.map(|mut errors| io::copy(&mut errors, &mut io::sink()));

@@ -1,6 +1,6 @@
-//! What the config names the far side by, and paths as the client reads them.
+//! The config's name for the far side, and paths in the form that the client reads.
 
-/// `[USER@]HOST[:PORT]`.
+/// A target of the form `[USER@]HOST[:PORT]`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SshTarget {
     pub user: Option<String>,
@@ -9,8 +9,8 @@ pub(super) struct SshTarget {
 }
 
 impl SshTarget {
-    /// Reads a target; the error says which rule it breaks. None can be read as an option, nor as more than
-    /// one word.
+    /// Reads a target; the error says which rule it breaks. No valid target can be read as an
+    /// option, or as more than one word.
     pub fn read(text: &str) -> Result<Self, &'static str> {
         let (user, place) = match text.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
@@ -56,7 +56,7 @@ impl SshTarget {
         })
     }
 
-    /// Whether these could have been read from a target.
+    /// Whether these values could have been read from a target.
     pub fn fits(host: &str, user: Option<&str>) -> bool {
         is_host(host) && user.is_none_or(|user| is_plain(user, b".-_"))
     }
@@ -71,7 +71,7 @@ fn is_host(host: &str) -> bool {
     host.parse::<std::net::Ipv6Addr>().is_ok() || is_plain(host, b".-_")
 }
 
-/// A path as the value of an option: the client reads quotes, `%` and `${…}` in it.
+/// Returns a path as the value of an option, in which the client interprets quotes, `%` and `${…}`.
 pub(super) fn option_path(path: &str) -> Result<String, &'static str> {
     if !path.starts_with('/') {
         return Err("it is no absolute path");

@@ -1,5 +1,5 @@
-//! What a view hides and holds: covers over what no run may see, and mounts that keep what others obey
-//! from being changed, renamed or replaced.
+//! The guards of a view: covers over paths that no run may see, and mounts that keep files which
+//! other programs obey from being changed, renamed or replaced.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use super::{Builder, below, real};
 use crate::hidden::{credentials_in, hidden_paths};
 
 impl Builder<'_> {
-    /// Covers what is hidden and holds what is protected, wherever a mount shows it.
+    /// Covers hidden paths and holds protected ones, wherever a mount shows them.
     pub(super) fn guards(&mut self) {
         let mut guards: BTreeMap<String, Guard> = BTreeMap::new();
         for (path, reason) in self.hidden() {
@@ -57,7 +57,7 @@ impl Builder<'_> {
                 continue;
             }
             put(guards, place.clone(), guard.clone());
-            // Else a run could rename a directory above, together with what is guarded.
+            // Otherwise a run could rename a directory above, together with the guarded path.
             if access == MountAccess::Rw {
                 let mut above = place.as_str();
                 while let Some((parent, _)) = above.rsplit_once('/') {
@@ -71,8 +71,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The mount that shows a path: the last one. A later mount covers earlier ones, also those further
-    /// below.
+    /// Returns the mount that shows a path, which is the last fitting one: a later mount covers
+    /// earlier ones, even those further below.
     pub(super) fn shown_by(&self, path: &str) -> Option<usize> {
         let is_fitting = |mount: &SandboxMount| below(mount.target(), path).is_some();
         self.mounts.iter().rposition(is_fitting)
@@ -83,7 +83,7 @@ impl Builder<'_> {
             .into_iter()
             .map(|(path, reason)| (path, reason.to_owned()))
             .collect();
-        // A workspace may lie in a directory of the table: it is what the owner chose.
+        // A workspace may be in a hidden directory, because the owner chose it.
         hidden.retain(|(path, _)| !self.workspace.starts_with(path));
         let own = self.request.own_paths.iter().map(PathBuf::as_path);
         let roots = self.other_roots.iter().map(PathBuf::as_path);
@@ -96,7 +96,7 @@ impl Builder<'_> {
                 hidden.extend(credentials.map(|path| (path, "credentials in a cache".to_owned())));
             }
         }
-        // A row may be a link, and what it leads to may be shown elsewhere; so may another mount of it.
+        // A row may be a link whose target is shown elsewhere, and the target may be mounted twice.
         let links: Vec<(PathBuf, String)> = hidden
             .iter()
             .map(|(path, reason)| (real(path), reason.clone()))
@@ -116,8 +116,8 @@ impl Builder<'_> {
         hidden
     }
 
-    /// What the owner protects besides, where changes are committed or named: a plain path below the
-    /// workspace.
+    /// Returns the additional paths that the owner protects, if changes are committed or named.
+    /// Each is a plain path below the workspace.
     pub(super) fn protect_on_commit(&self) -> Vec<String> {
         if !matches!(self.access, WorkspaceAccess::Cow | WorkspaceAccess::Rw) {
             return Vec::new();
@@ -129,7 +129,7 @@ impl Builder<'_> {
         protect
     }
 
-    /// The protected paths that exist at the root of the workspace.
+    /// Returns the protected paths that exist at the root of the workspace.
     pub(super) fn protected(&self) -> Vec<(PathBuf, String)> {
         if self.access != WorkspaceAccess::Rw {
             return Vec::new();
@@ -162,7 +162,8 @@ impl Builder<'_> {
         for path in self.request.settings.protect.iter().flatten() {
             found.push((root.join(path), "sandbox.protect".to_owned()));
         }
-        // What the repository leads to: a git directory elsewhere, hooks and configs that a config names.
+        // A repository can lead elsewhere: to a git directory, or to hooks and configs that a
+        // config names.
         for obeyed in git_obeys(root, Some(&self.home)) {
             if obeyed.kind == ObeyedKind::Repository {
                 let rows = IN_REPOSITORY.iter();
@@ -175,7 +176,7 @@ impl Builder<'_> {
                 found.push((obeyed.path, obeyed.reason));
             }
         }
-        // They lie in few directories.
+        // These paths are in few directories, so plain ones are remembered.
         let mut plain = HashSet::new();
         let held = found.iter().flat_map(|(path, reason)| {
             let steps = links_and_end(path, &mut plain).into_iter();
@@ -185,12 +186,12 @@ impl Builder<'_> {
     }
 }
 
-/// As many links are followed as the kernel follows.
+/// Most links that are followed, which is the kernel's limit too.
 const MOST_LINKS: usize = 40;
 
-/// Every link on the way to a path, and the path that it leads to, if that exists. Each has to stay: else a
-/// run could put another link, or a directory of its own, in the place of one. What was found to be no link
-/// is kept in `plain`, and looked at once.
+/// Returns every link on the way to a path, and the path that it leads to, if that exists. Each
+/// must stay in place: otherwise a run could put another link, or a directory of its own, there.
+/// `plain` remembers paths that are known to be no links, so that each is examined only once.
 fn links_and_end(path: &Path, plain: &mut HashSet<PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut at = PathBuf::from("/");
@@ -232,7 +233,7 @@ fn links_and_end(path: &Path, plain: &mut HashSet<PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-/// The names of a path, with `..`.
+/// Returns the components of a path, including `..`.
 fn names_of(path: &Path) -> VecDeque<OsString> {
     path.components()
         .filter_map(|part| match part {
@@ -243,8 +244,8 @@ fn names_of(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-/// A directory that a version control system has to write to. What it obeys in there is held path by
-/// path.
+/// Whether this is a directory that a version control system has to write to. The files in it that
+/// it obeys are held individually.
 fn is_repository(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let is_known = name.is_some_and(|name| {
@@ -255,10 +256,10 @@ fn is_repository(path: &Path) -> bool {
     is_known && path.is_dir()
 }
 
-/// How a path is guarded, the weakest first.
+/// How a path is guarded, weakest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Guard {
-    /// It is a mount of its own and cannot be renamed.
+    /// The path is a mount of its own and cannot be renamed.
     Held,
     ReadOnly(String),
     Covered(String),
@@ -274,7 +275,7 @@ impl Guard {
     }
 }
 
-/// The strongest guard of a path counts.
+/// Adds a guard. The strongest guard of a path counts.
 fn put(guards: &mut BTreeMap<String, Guard>, place: String, guard: Guard) {
     match guards.get(&place) {
         Some(before) if before.strength() >= guard.strength() => {}

@@ -1,4 +1,4 @@
-//! The home directory of a run: private, with tools of the real one read-only and its caches
+//! The home directory of a run: it is private, with tools of the real home read-only and its caches
 //! copy-on-write.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::error::SandboxError;
 use crate::hidden::hidden_paths;
 use crate::scope::open_to_owner;
 
-/// What of the home directory is shown where the config says nothing.
+/// The tools of the home directory that are shown if the config does not list any.
 const TOOLS: [&str; 11] = [
     ".cargo/bin",
     ".rustup",
@@ -30,8 +30,8 @@ const TOOLS: [&str; 11] = [
     "go/bin",
 ];
 
-/// Which caches of the home directory are shown where the config says nothing: what package managers
-/// fetched and can fetch again.
+/// The caches of the home directory that are shown if the config does not list any: files that
+/// package managers fetched and can fetch again.
 const CACHES: [&str; 15] = [
     ".cargo/registry",
     ".cargo/git",
@@ -50,7 +50,7 @@ const CACHES: [&str; 15] = [
     ".cache/composer",
 ];
 
-/// Each cache is a file system of its own in every run.
+/// Most caches, because each is a file system of its own in every run.
 const MOST_CACHES: usize = 48;
 
 /// A directory of the real home that a run sees.
@@ -60,17 +60,17 @@ enum HomePart {
 }
 
 impl Builder<'_> {
-    /// A private home directory, with tools and caches of the real one. Returns where programs are found
-    /// in it.
+    /// Sets up a private home directory, with tools and caches of the real one. Returns the
+    /// directories in it where programs are found.
     pub(super) fn home_directory(&mut self) -> Result<Vec<String>, SandboxError> {
-        // The owner's home stays visible with `view: host`, except to a user that cannot enter it.
+        // With `view: host`, the owner's home stays visible, except to a user that cannot enter it.
         let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
         let shown = self
             .shown_by(&text(&self.home)?)
             .map(|index| &self.mounts[index]);
         let is_shown = matches!(shown, Some(SandboxMount::Bind { .. }));
         let is_private = self.view != SandboxView::Host || is_other_user || !is_shown;
-        // A directory comes before what lies in it. Tools win over a cache of the same name.
+        // A directory comes before its content. Tools win over a cache of the same name.
         let mut parts: BTreeMap<PathBuf, HomePart> = BTreeMap::new();
         for cache in self.caches()? {
             parts.insert(cache, HomePart::Cache);
@@ -100,7 +100,7 @@ impl Builder<'_> {
         Ok(paths)
     }
 
-    /// Directories with tools, as they lie on the host.
+    /// Returns the directories with tools, by their paths on the host.
     pub(super) fn tools(&self) -> Result<Vec<PathBuf>, SandboxError> {
         let listed = self.request.settings.home.tools.clone();
         let usual: &[&str] = match self.request.backend {
@@ -117,7 +117,7 @@ impl Builder<'_> {
         Ok(tools)
     }
 
-    /// Directories with caches, as they lie on the host.
+    /// Returns the directories with caches, by their paths on the host.
     fn caches(&self) -> Result<Vec<PathBuf>, SandboxError> {
         let listed = self.request.settings.home.caches.clone();
         let is_chosen = listed.is_some();
@@ -145,13 +145,13 @@ impl Builder<'_> {
             if let Some((path, reason)) = hidden.iter().find(|(path, _)| source.starts_with(path)) {
                 return refused(format!("{} is hidden: {reason}", path.display()));
             }
-            // The workspace shows what lies in it by itself.
+            // The workspace itself shows everything in it.
             if source.starts_with(&self.workspace) {
                 continue;
             }
             match self.why_not_layered(&source) {
                 None => caches.push(source),
-                // What the owner did not ask for is left out.
+                // A cache that the owner did not choose is omitted.
                 Some(_) if !is_chosen => {}
                 Some(why) => return refused(why),
             }
@@ -159,7 +159,7 @@ impl Builder<'_> {
         Ok(caches)
     }
 
-    /// Why a directory cannot be shown under a layer of the scope.
+    /// Returns why a directory cannot be shown under a layer of the scope, if it cannot.
     fn why_not_layered(&self, source: &Path) -> Option<String> {
         let state = &self.scope.directory;
         if state.starts_with(source) {
@@ -180,8 +180,8 @@ impl Builder<'_> {
         cannot.map(|(_, kind)| format!("its file system ({kind}) cannot map ids"))
     }
 
-    /// A directory that the config names relative to the home directory; `None` where it is not there, or
-    /// is reached by a link only, which could lead to anything.
+    /// Returns a directory that the config names relative to the home directory, or `None` if it
+    /// does not exist or is reached only by a link, which could lead to anything.
     fn below_home(&self, key: &'static str, name: &str) -> Result<Option<PathBuf>, SandboxError> {
         let path = Path::new(name);
         if !is_plain_path(name) {
@@ -191,7 +191,7 @@ impl Builder<'_> {
                 rule: "it is not a plain path below the home directory".to_owned(),
             });
         }
-        // Without a `/` at the end.
+        // Collecting the components removes a trailing `/`.
         let source: PathBuf = self.home.join(path).components().collect();
         let is_real = std::fs::canonicalize(&source).is_ok_and(|real| real == source);
         Ok((is_real && source.is_dir()).then_some(source))
@@ -232,8 +232,10 @@ impl Builder<'_> {
     }
 }
 
-/// Removes what stands in the way of a directory in the private home, and opens the directories that lead there.
-/// A run can put a link or a file in their place, and no later run of the scope could be set up. No link is followed: what is removed lies in the private home.
+/// Removes whatever is in the way of a directory in the private home, and makes the directories
+/// that lead there accessible. A run can put a link or a file in their place, and then no later run
+/// of the scope could be set up. No link is followed, so everything that is removed is in the
+/// private home.
 fn clear_way(home: &Path, rest: &Path) -> Result<(), SandboxError> {
     let failed = |error: Errno| SandboxError::File {
         what: "cannot clear the way in the private home:",
@@ -250,7 +252,7 @@ fn clear_way(home: &Path, rest: &Path) -> Result<(), SandboxError> {
                 let removed = rustix::fs::unlinkat(&place, name, AtFlags::empty());
                 return removed.map_err(failed);
             }
-            // What is not there is made.
+            // Missing directories are made later.
             Err(Errno::NOENT) => return Ok(()),
             Err(error) => return Err(failed(error)),
         }
@@ -258,7 +260,7 @@ fn clear_way(home: &Path, rest: &Path) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// A name of one length, whatever the path is.
+/// Returns a name of fixed length for any path.
 fn layer_name(path: &str) -> String {
     let hash = Sha256::digest(path.as_bytes());
     let digits = hash.iter().take(8).map(|byte| format!("{byte:02x}"));

@@ -1,6 +1,7 @@
-//! What a run without namespaces may open (backend `landlock`). Landlock grants by hierarchy and takes nothing
-//! back below: a directory of the system that contains something hidden is granted by its children, and
-//! whatever cannot be kept that way is refused here, before anything runs.
+//! The files that a run without namespaces may open (backend `landlock`). Landlock grants whole
+//! hierarchies and takes nothing back below them. A directory of the system that contains something
+//! hidden is therefore granted by its children, and anything that cannot be protected in this way
+//! is refused here, before anything runs.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,7 +19,7 @@ use super::{
 use crate::error::SandboxError;
 use crate::scope::make_private;
 
-/// What `landlock` lacks against the other backends, for the owner who names it.
+/// The shortcomings of `landlock` compared to the other backends, for the owner who chooses it.
 pub const LANDLOCK_LACKS: &[&str] = &[
     "processes of the host exist: they can be counted and not be signalled, read or traced",
     "names, sizes, times and links of files can be seen that cannot be opened",
@@ -31,7 +32,7 @@ pub const LANDLOCK_LACKS: &[&str] = &[
     "a run that is ended is ended process by process, as on the host",
 ];
 
-/// Facts about the machine that programs read, and nothing about a process.
+/// Files with facts about the machine that programs read, and with nothing about a process.
 const FACTS: [&str; 10] = [
     "/proc/cpuinfo",
     "/proc/meminfo",
@@ -45,19 +46,20 @@ const FACTS: [&str; 10] = [
     "/proc/sys/vm/overcommit_memory",
 ];
 
-/// How deep a directory of the system is taken apart: each step is one directory with something hidden in it.
+/// Most levels to which a directory of the system is split up. Each level is one directory with
+/// something hidden in it.
 const MOST_STEPS: usize = 16;
 
-/// In the directory of the scope.
+/// The temporary directory, in the directory of the scope.
 const TEMPORARY: &str = "tmp";
 
 impl Builder<'_> {
-    /// The value, and the directories of the scope.
+    /// Makes the value, and the directories of the scope.
     pub(super) fn build_restricted(mut self) -> Result<PreparedSandbox, SandboxError> {
         self.refuse_unkept()?;
         let hidden: Vec<PathBuf> = self.hidden().into_iter().map(|(path, _)| path).collect();
         for name in SYSTEM {
-            // Of a link only what it leads to can be granted, and that is in this list by itself.
+            // Of a link, only its target can be granted, and the target is in this list itself.
             if std::fs::symlink_metadata(name).is_ok_and(|found| found.is_dir()) {
                 self.grant_apart(Path::new(name), &hidden, "the system", MOST_STEPS)?;
             }
@@ -126,7 +128,7 @@ impl Builder<'_> {
             unix_sockets: UnixSockets::None,
             network: None,
             limits: limits(settings, self.request.backend),
-            // Closed until the judge says what the command names.
+            // Nothing may be executed until the judge adds what the command names.
             executables: (settings.tree == Some(SandboxTree::Enforce)).then(Vec::new),
             program_log: None,
             effects: self.request.effects,
@@ -143,7 +145,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Every setting that promises what Landlock cannot keep.
+    /// Refuses every setting that promises what Landlock cannot enforce.
     fn refuse_unkept(&self) -> Result<(), SandboxError> {
         let settings = self.request.settings;
         if let Some((key, value, rule)) = unkept(settings, self.access) {
@@ -167,7 +169,7 @@ impl Builder<'_> {
                 rule: "it cannot map ids, and no sandboxed run is root on the host; run Interlock as an ordinary user, or set allowHostRoot to true".to_owned(),
             });
         }
-        // Under `rw` nothing below the workspace can be kept from being written to.
+        // Under `rw`, nothing below the workspace can be protected from writes.
         if self.access == WorkspaceAccess::Rw
             && let Some((path, reason)) = self.protected().into_iter().next()
         {
@@ -182,7 +184,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Grants a directory of the system for reading, without what is hidden in it.
+    /// Grants read access to a directory of the system, without what is hidden in it.
     fn grant_apart(
         &mut self,
         directory: &Path,
@@ -203,7 +205,7 @@ impl Builder<'_> {
         if steps == 0 {
             return Ok(());
         }
-        // What cannot be listed is not granted: its user cannot read it either.
+        // A directory that cannot be listed is not granted, because its user cannot read it either.
         let Ok(list) = std::fs::read_dir(directory) else {
             return Ok(());
         };
@@ -213,8 +215,8 @@ impl Builder<'_> {
             let Ok(found) = std::fs::symlink_metadata(&entry) else {
                 continue;
             };
-            // What a link leads to is granted where it lies, or not at all. A name that is not text cannot
-            // be part of the value.
+            // The target of a link is granted at its own path, or not at all. A name that is not
+            // valid UTF-8 cannot be part of the value.
             if (found.is_dir() || found.is_file()) && entry.to_str().is_some() {
                 self.grant_apart(&entry, hidden, reason, steps - 1)?;
             }
@@ -251,7 +253,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The working directory: in the workspace or the scratch workspace, by the host's path or a fixed name.
+    /// Returns the working directory, which is in the workspace or the scratch workspace, by the
+    /// host's path or a fixed name.
     fn directory_of(
         &self,
         (workspace, scratch): (&str, &str),
@@ -265,7 +268,7 @@ impl Builder<'_> {
         let named = match (below(WORKSPACE, cwd), below(AGENT, cwd), self.access) {
             (Some(rest), _, _) => format!("{scratch}{rest}"),
             (None, Some(rest), WorkspaceAccess::Ro) => format!("{workspace}{rest}"),
-            // A call that names nothing starts in the workspace, which is not granted.
+            // A call that names no directory starts in the workspace, which is not granted.
             (None, _, WorkspaceAccess::None) => match below(workspace, cwd) {
                 Some(rest) => format!("{scratch}{rest}"),
                 None => cwd.to_owned(),
@@ -286,7 +289,7 @@ impl Builder<'_> {
     }
 }
 
-/// The first setting that cannot be kept: key, value and why.
+/// Returns the first setting that cannot be enforced: its key, its value and the reason.
 fn unkept(
     settings: &Sandbox,
     access: WorkspaceAccess,
@@ -328,7 +331,7 @@ fn unkept(
     None
 }
 
-/// A bind must not contain anything hidden.
+/// Refuses a bind that contains anything hidden.
 fn refuse_hidden_below(source: &str, hidden: &[PathBuf]) -> Result<(), SandboxError> {
     match first_below(source, hidden) {
         None => Ok(()),
@@ -342,7 +345,7 @@ fn refuse_hidden_below(source: &str, hidden: &[PathBuf]) -> Result<(), SandboxEr
     }
 }
 
-/// The first hidden path that exists in a directory.
+/// Returns the first hidden path that exists in a directory.
 fn first_below<'h>(directory: &str, hidden: &'h [PathBuf]) -> Option<&'h PathBuf> {
     let directory = real(Path::new(directory));
     hidden

@@ -1,7 +1,7 @@
-//! What a run must not see, and every place where it would see it.
+//! Covers what a run must not see, in every place where the run would see it.
 //!
-//! A directory can be reached by several paths: its file system may be mounted more than once. The
-//! table of mounts says where.
+//! A directory can be reached by several paths, because its file system may be mounted more than
+//! once. The table of mounts lists them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,21 +21,21 @@ const PROCESSES: &str = "/proc";
 struct MountLine {
     id: u64,
     device: String,
-    /// What of the file system is mounted, and where.
+    /// The part of the file system that is mounted, and the mount point.
     root: PathBuf,
     point: PathBuf,
     file_system: String,
 }
 
-/// Hides a directory in the mount namespace of the calling process, wherever it is to be seen, and
-/// every other list of processes than the one at `/proc`.
+/// Hides a directory in the mount namespace of the calling process, wherever it is visible, and
+/// every process list except the one at `/proc`.
 pub(super) fn cover(directory: &Path, is_root: bool) -> io::Result<()> {
-    // What is mounted later outside is seen inside, and not the other way round.
+    // Later mounts outside are seen inside, but not the other way round.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave)?;
     let directory = directory.canonicalize()?;
     let hidden = std::fs::metadata(&directory)?;
-    // Root can undo all of it, and would only be in the way of its own renames.
+    // Root can undo all of it, and the mount points would only prevent its own renames.
     if !is_root {
         hold_ancestors(&directory)?;
     }
@@ -50,7 +50,7 @@ pub(super) fn cover(directory: &Path, is_root: bool) -> io::Result<()> {
     for point in points {
         put_cover(&point)?;
     }
-    // Seen to, and not believed.
+    // The result is verified.
     let now = std::fs::metadata(&directory)?;
     if (now.dev(), now.ino()) == (hidden.dev(), hidden.ino()) {
         return Err(io::Error::other(format!(
@@ -61,8 +61,8 @@ pub(super) fn cover(directory: &Path, is_root: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes mount points of the directories above that this user could rename. Else a run could move
-/// the covered directory away together with one of them, and put another in its place.
+/// Makes mount points of the ancestors that this user could rename. Otherwise a run could move the
+/// covered directory away together with one of them, and put another in its place.
 fn hold_ancestors(directory: &Path) -> io::Result<()> {
     let mut ancestors: Vec<&Path> = directory.ancestors().skip(1).collect();
     ancestors.reverse();
@@ -78,8 +78,8 @@ fn hold_ancestors(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// An empty directory, or the empty file, over what is there. What this user cannot reach needs
-/// none.
+/// Mounts an empty directory, or the empty file, over a path. A path that this user cannot reach
+/// needs no cover.
 fn put_cover(point: &Path) -> io::Result<()> {
     match std::fs::metadata(point) {
         Ok(metadata) if metadata.is_dir() => {
@@ -107,7 +107,7 @@ fn put_cover(point: &Path) -> io::Result<()> {
     }
 }
 
-/// Every path at which the directory, or a part of it, is mounted.
+/// Returns every path at which the directory, or a part of it, is mounted.
 fn places(mounts: &[MountLine], directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     let id = rustix::fs::statx(CWD, directory, AtFlags::empty(), mask)?.stx_mnt_id;
@@ -128,7 +128,7 @@ fn places_of(mounts: &[MountLine], own: &MountLine, directory: &Path) -> BTreeSe
         if let Ok(rest) = in_file_system.strip_prefix(&mount.root) {
             Some(join(&mount.point, rest))
         } else {
-            // A part of the directory alone.
+            // Only a part of the directory is mounted.
             mount
                 .root
                 .starts_with(&in_file_system)
@@ -138,7 +138,7 @@ fn places_of(mounts: &[MountLine], own: &MountLine, directory: &Path) -> BTreeSe
     .collect()
 }
 
-/// Without a trailing slash where nothing is added.
+/// Joins two paths, without a trailing slash if nothing is added.
 fn join(base: &Path, rest: &Path) -> PathBuf {
     let parts = rest.components().filter(|part| *part != Component::CurDir);
     base.components().chain(parts).collect()
@@ -149,7 +149,7 @@ fn parse(table: &[u8]) -> Vec<MountLine> {
     lines.filter_map(parse_line).collect()
 }
 
-/// `36 35 98:0 /root /point options [fields…] - type source options`
+/// Parses `36 35 98:0 /root /point options [fields…] - type source options`.
 fn parse_line(line: &[u8]) -> Option<MountLine> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let separator = fields.iter().position(|field| *field == b"-")?;
@@ -163,7 +163,8 @@ fn parse_line(line: &[u8]) -> Option<MountLine> {
     })
 }
 
-/// Blanks, tabs, line breaks and backslashes are written as `\` and three octal digits.
+/// Decodes blanks, tabs, line breaks and backslashes, which are written as `\` and three octal
+/// digits.
 fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

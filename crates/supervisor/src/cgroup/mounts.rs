@@ -17,7 +17,6 @@ pub(super) enum HierarchyKind {
     V2,
     /// A tree of version 1, with its controllers, or with `name=…` if it has none and a service
     /// manager uses it to keep track of processes.
-    /// keep track of processes.
     V1(Vec<String>),
 }
 

@@ -1,4 +1,4 @@
-//! What people call a session: two words for its id, verb and target for its title.
+//! The names that humans use for a session: two words as its id, verb and target as its title.
 
 mod title;
 mod words;
@@ -8,12 +8,12 @@ pub use title::title;
 use uuid::Uuid;
 use words::{ADJECTIVES, NOUNS};
 
-/// A name that is not taken: `adjective-noun`, with a number only when all pairs are in use.
+/// Returns a name that is not taken: `adjective-noun`, with a number only if all pairs are in use.
 pub fn session_name(is_taken: impl Fn(&str) -> bool) -> String {
     let pairs = ADJECTIVES.len() * NOUNS.len();
     let random = usize::try_from(Uuid::new_v4().as_u128() % pairs as u128).unwrap_or(0);
-    // A stride that shares no factor with the number of pairs visits each of them once, far from
-    // the one before.
+    // A stride that is coprime to the number of pairs visits each pair once, far from the previous
+    // one.
     let stride = (pairs / 3..pairs)
         .find(|stride| greatest_common_divisor(*stride, pairs) == 1)
         .unwrap_or(1);

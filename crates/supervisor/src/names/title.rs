@@ -1,17 +1,17 @@
-//! A short title from a command: what is done, and to what. For people only; nothing is decided by
-//! it.
+//! Derives a short title from a command: what is done, and to what. Titles are for humans only; no
+//! decision depends on them.
 
-/// Words that run something else: the title is about what they run.
+/// Words that run another command, which the title is about.
 const CARRIERS: &[&str] = &[
     "command", "doas", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "sudo", "time",
 ];
 
-/// Segments that only prepare: the title is about the one after them.
+/// Commands that only prepare: the title is about the next command.
 const PREPARATIONS: &[&str] = &[
     ":", "cd", "export", "pushd", "set", "source", ".", "true", "umask",
 ];
 
-/// Tools whose second word says what they do, and their third to what.
+/// Tools whose second word says what they do, and whose third says to what.
 const WITH_SUBCOMMAND: &[&str] = &[
     "apt",
     "apt-get",
@@ -40,8 +40,8 @@ const WITH_SUBCOMMAND: &[&str] = &[
 
 const MAX_CHARS: usize = 60;
 
-/// `git push origin`, `python server.py`, `cargo test`; the command's first word alone if nothing
-/// more is to be said.
+/// Returns a title such as `git push origin`, `python server.py` or `cargo test`, or only the
+/// command's first word if there is nothing more to say.
 pub fn title(command: &str) -> String {
     let segments: Vec<Vec<String>> = segments(command)
         .into_iter()
@@ -71,7 +71,7 @@ pub fn title(command: &str) -> String {
     shorten(&text)
 }
 
-/// Assignments, and the options of carriers, go with the carriers.
+/// Removes carriers, with their assignments and options.
 fn without_carriers(words: Vec<String>) -> Vec<String> {
     let mut after_carrier = false;
     words
@@ -100,7 +100,7 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// The last part of a path; a word that is not a path stays. Addresses are not paths.
+/// Returns the last part of a path. Other words, and URLs, stay as they are.
 fn base_name(word: &str) -> &str {
     if word.contains("://") {
         return word;
@@ -112,7 +112,7 @@ fn base_name(word: &str) -> &str {
         .unwrap_or(word)
 }
 
-/// Words by segments, quotes removed. Only as good as a title needs.
+/// Splits a command into segments of words, without quotes. This is only as exact as a title needs.
 fn segments(command: &str) -> Vec<Vec<String>> {
     let mut segments = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -146,7 +146,7 @@ fn end_word(segments: &mut [Vec<String>], word: &mut Option<String>) {
     }
 }
 
-/// One line, no control characters, not too long.
+/// Makes a single short line without control characters.
 fn shorten(text: &str) -> String {
     let mut characters = text
         .chars()

@@ -1,4 +1,5 @@
-//! The words of session names: short, common, friendly. Sorted, none in both lists.
+//! The words of session names: short, common and friendly. They are sorted, and no word is in both
+//! lists.
 
 #[rustfmt::skip]
 pub(super) const ADJECTIVES: &[&str] = &[

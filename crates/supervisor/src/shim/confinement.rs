@@ -11,29 +11,29 @@ use crate::cgroup::{self, Group, GroupError, RunLimits};
 use crate::handover;
 use crate::message::{ShimReport, SupervisorRefusal};
 
-/// The process itself and its threads count against a limit of processes, and are added to it: the
-/// main thread, one for the run, one for each of a few connections, and those of a line with many
-/// commands.
+/// Number that is added to a limit of processes, because the shim itself and its threads count
+/// against it: the main thread, one for the run, one for each of a few connections, and those of a
+/// line with many commands.
 const OWN_THREADS: u64 = 16;
 
-/// How long a group may take to become empty when its only process has left it.
+/// How long a group may take to become empty after its only process has left it.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Confinement {
-    /// None where the system has no groups for us.
+    /// `None` if the system has no groups for Interlock.
     pub group: Option<Group>,
-    /// What is set there.
+    /// The limits that are set in the group.
     limits: RunLimits,
-    /// A run was ended by force: this process has left the group for that.
+    /// A run was ended by force, and this process has left the group for that.
     left: Arc<AtomicBool>,
-    /// The groups of this process, of all trees, as they were when this was last changed here.
+    /// The groups of this process in all trees, as they were when this process last changed them.
     place: String,
 }
 
 impl Confinement {
-    /// Enters a group before anything else is there, so that all that this process starts is in it
-    /// too; with the limits that the order will probably want.
+    /// Enters a group before anything else exists, so that everything that this process starts is
+    /// in it too, and sets the limits that the order will probably ask for.
     pub fn expecting(birth: &Birth) -> Self {
         let mut confinement = Self {
             group: enter(birth).ok(),
@@ -42,14 +42,14 @@ impl Confinement {
             place: String::new(),
         };
         if !birth.limits.is_empty() && confinement.apply(birth, birth.limits).is_err() {
-            // The order will tell, if it wants them at all.
+            // The order reports the failure, if it asks for these limits at all.
             confinement.start_anew(birth);
         }
         confinement.place = cgroup::own_place();
         confinement
     }
 
-    /// Ends all that is in the group but this process, which leaves it.
+    /// Ends everything in the group except this process, which leaves the group.
     pub fn forced_end(&self) -> Option<ForcedEnd> {
         let (group, left) = (self.group.clone()?, Arc::clone(&self.left));
         Some(ForcedEnd(Arc::new(move || {
@@ -62,12 +62,12 @@ impl Confinement {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Whether this process is still in its groups: a run may move the process above it.
+    /// Whether this process is still in its groups. A run may move the process above it.
     pub fn is_in_place(&self) -> bool {
         self.place == cgroup::own_place()
     }
 
-    /// A limit that was asked for and cannot be set is an error, never left out.
+    /// Sets the limits. A requested limit that cannot be set is an error, and is never ignored.
     pub fn limit(&mut self, birth: &Birth, limits: RunLimits) -> Result<(), SupervisorRefusal> {
         if limits == self.limits {
             return Ok(());
@@ -97,10 +97,10 @@ impl Confinement {
         possible.map_err(|error| error.to_string())?;
         let group = self.group.as_ref();
         let group = group.ok_or("no control group could be made")?;
-        // Also what is set in part has to be taken back.
+        // Limits that were set only in part must be undone too.
         self.limits = limits;
         group.apply(&own).map_err(|error| error.to_string())?;
-        // Without version 2 there was nothing to enter before the limits were there.
+        // Without version 2, there was no group to enter before the limits were set.
         if !group.has_caller() {
             group.join_self().map_err(|error| error.to_string())?;
         }
@@ -111,7 +111,7 @@ impl Confinement {
         }
     }
 
-    /// In a group of the same name, without limits. Without a group where that fails.
+    /// Starts over in a group of the same name, without limits, or without a group if that fails.
     fn start_anew(&mut self, birth: &Birth) {
         self.limits = RunLimits::default();
         let Some(group) = self.group.take() else {

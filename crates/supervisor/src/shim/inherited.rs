@@ -1,5 +1,6 @@
-//! What the next run would inherit from its process: a run can set some of that on the process
-//! above it, as `prlimit`, `renice` or `taskset` do for any process of the same user.
+//! The attributes that the next run would inherit from its process. A run can change some of them
+//! on the process above it, as `prlimit`, `renice` or `taskset` can for any process of the same
+//! user.
 
 use interlock_engine::warm_thread;
 use rustix::process::{Pid, Resource, Rlimit};
@@ -7,7 +8,7 @@ use rustix::thread::CpuSet;
 
 use crate::unsafe_process::{self, Scheduling};
 
-/// All that the system has.
+/// All limits that the system has.
 const LIMITS: [Resource; 16] = [
     Resource::Cpu,
     Resource::Fsize,
@@ -27,7 +28,7 @@ const LIMITS: [Resource; 16] = [
     Resource::Rttime,
 ];
 
-/// As it was when the process was born.
+/// The attributes as they were when the process was born.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Inherited {
     limits: [Rlimit; 16],
@@ -35,7 +36,7 @@ pub(super) struct Inherited {
     thread: Thread,
 }
 
-/// What each thread has for itself. A new one has it from the one that starts it.
+/// The attributes of one thread. A new thread inherits them from the thread that starts it.
 #[derive(Debug, PartialEq, Eq)]
 struct Thread {
     scheduling: Option<Scheduling>,
@@ -51,12 +52,12 @@ impl Inherited {
         }
     }
 
-    /// Whether the limits are unchanged since.
+    /// Whether the limits have not changed since.
     pub fn has_same_limits(&self) -> bool {
         self.limits == LIMITS.map(rustix::process::getrlimit)
     }
 
-    /// Whether all of it is unchanged since.
+    /// Whether no attribute has changed since.
     pub fn is_unchanged(&self) -> bool {
         *self == Self::now()
             && warm_thread().is_none_or(|warm| self.thread == Thread::now(Some(warm)))
@@ -64,7 +65,7 @@ impl Inherited {
 }
 
 impl Thread {
-    /// The calling one, or this one.
+    /// Reads the attributes of the given thread, or of the calling one.
     fn now(thread: Option<Pid>) -> Self {
         Self {
             scheduling: unsafe_process::scheduling(thread),

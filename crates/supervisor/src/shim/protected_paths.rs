@@ -1,6 +1,6 @@
-//! Protected paths that a run made or changed in a workspace that it may write to. A mount keeps those that
-//! exist at the root as they are; new ones, and those of repositories below, cannot be stopped. Result and
-//! audit name them.
+//! Finds protected paths that a run created or changed in a workspace that it may write to. A mount
+//! protects those that exist at the root; new ones, and those of repositories below, cannot be
+//! prevented. The result and the audit name them.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,27 +10,29 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use interlock_plan::{FILLED_BY_TOOLS, SandboxPlan, WorkspaceAccess};
 use interlock_policy::{IN_REPOSITORY, ProtectedPath, RepositoryPath};
 
-/// The kernel takes the times of files from a clock that stands still for some milliseconds.
+/// The kernel takes file times from a clock that stands still for some milliseconds.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
-/// The search ends here, nearest directories first, so that a large workspace delays no result.
+/// Limits of the search, which visits the nearest directories first, so that a large workspace
+/// delays no result.
 const MOST_DIRECTORIES: usize = 1_000;
 const MOST_TIME: Duration = Duration::from_millis(100);
 
-/// As many paths are named.
+/// Most paths that are named.
 const MOST_NAMED: usize = 50;
 
 /// The workspace of a run that writes to it directly.
 #[derive(Debug)]
 pub(super) struct WrittenWorkspace {
     root: PathBuf,
-    /// What the owner protects besides, relative to it.
+    /// Additional paths that the owner protects, relative to the workspace.
     protect: Vec<PathBuf>,
     began: SystemTime,
 }
 
 impl WrittenWorkspace {
-    /// Right before the run starts. `None` of one that cannot write to its workspace, or changes a layer.
+    /// Makes the value right before the run starts. `None` for a run that cannot write to its
+    /// workspace, or changes a layer.
     pub fn of(sandbox: Option<&SandboxPlan>) -> Option<Self> {
         let sandbox = sandbox.filter(|own| own.workspace_access == WorkspaceAccess::Rw)?;
         Some(Self {
@@ -40,8 +42,8 @@ impl WrittenWorkspace {
         })
     }
 
-    /// The protected paths that were made or changed since, relative to the workspace, sorted. A last one
-    /// says that more are there, or that not all was looked at.
+    /// Returns the protected paths that were created or changed since, relative to the workspace
+    /// and sorted. The last entry may say that there are more, or that the search was incomplete.
     pub fn changed(&self) -> Vec<String> {
         let since = self.began.checked_sub(CLOCK_STEP).unwrap_or(self.began);
         let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -63,7 +65,7 @@ impl WrittenWorkspace {
         if search.left_out > 0 {
             named.push(format!("(and {} more)", search.left_out));
         }
-        // A large workspace is no news where nothing was found.
+        // An incomplete search is not worth reporting if it found nothing.
         if search.is_partial && !named.is_empty() {
             named.push("(the workspace is too large to be looked at whole)".to_owned());
         }
@@ -73,7 +75,7 @@ impl WrittenWorkspace {
 
 struct ChangeSearch<'a> {
     workspace: &'a WrittenWorkspace,
-    /// Seconds and nanoseconds.
+    /// The start time, in seconds and nanoseconds.
     since: (i64, i64),
     until: Instant,
     directories: usize,
@@ -112,7 +114,7 @@ impl ChangeSearch<'_> {
         }
     }
 
-    /// Of a directory that a version control system writes to, what is obeyed.
+    /// Checks, in a directory that a version control system writes to, the files that it obeys.
     fn repository(&mut self, directory: &Path, repository: &Path) {
         for (row, _) in IN_REPOSITORY {
             let path = directory.join(row);
@@ -133,14 +135,14 @@ impl ChangeSearch<'_> {
         }
     }
 
-    /// Whether it, or something in it, has changed. No link is followed.
+    /// Whether the path, or anything in it, has changed. No link is followed.
     fn is_changed(&mut self, path: &Path) -> bool {
         let mut waiting = vec![path.to_owned()];
         while let Some(next) = waiting.pop() {
             let Ok(found) = std::fs::symlink_metadata(&next) else {
                 continue;
             };
-            // A reader that keeps plain files for old servers writes this one.
+            // A program that keeps plain files for old servers writes this file.
             let is_ordinary = RepositoryPath::of(&next) == RepositoryPath::Ordinary;
             if !is_ordinary && !found.is_dir() && (found.ctime(), found.ctime_nsec()) >= self.since
             {

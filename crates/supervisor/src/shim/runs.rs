@@ -1,5 +1,5 @@
-//! Where runs come from: the supervisor hands over the connection of a client that has one, or the
-//! last client has another.
+//! Receives runs: the supervisor hands over the connection of a client that has one, or the last
+//! client has another.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -20,12 +20,13 @@ use crate::message::{Go, ShimReady, SupervisorRefusal};
 /// How long a client may take to send its order.
 const ORDER_TIME: Duration = Duration::from_secs(10);
 
-/// How long the client of the last run is waited for. Then others may have this process.
+/// How long to wait for the client of the last run. After that, other clients may have this
+/// process.
 const NEXT_ORDER_TIME: Duration = Duration::from_secs(10);
 
 /// Waits for the next run of the same agent: for a short time from the last client, and then from
-/// any client. A client that learns that this process waits finds everything ready, but for what
-/// `prepare` makes meanwhile. `None` when there is to be none.
+/// any client. A client that learns that this process is waiting finds everything ready, except
+/// what `prepare` makes meanwhile. Returns `None` if there is to be no further run.
 pub(super) fn next(
     birth: &Birth,
     last: Option<Last>,
@@ -57,7 +58,7 @@ pub(super) fn next(
     }
 }
 
-/// Whether the client of the last run has another order.
+/// The result of waiting for another order of the last client.
 enum AwaitedOrder {
     Order,
     Nothing,
@@ -82,7 +83,7 @@ fn await_orderer(birth: &Birth, orderer: &UnixStream, prepare: impl FnOnce()) ->
             Ok(0) | Err(_) => return AwaitedOrder::Nothing,
         }
         let [has_note, has_order] = polled.map(|one| !one.revents().is_empty());
-        // Who wants no further orders is heard first.
+        // A supervisor that wants no further orders is heard first.
         if has_note {
             if let IdleMessage::End = take_note(birth) {
                 return AwaitedOrder::End;
@@ -97,18 +98,18 @@ fn await_orderer(birth: &Birth, orderer: &UnixStream, prepare: impl FnOnce()) ->
     }
 }
 
-/// What the supervisor says while nothing runs.
+/// A message from the supervisor while nothing runs.
 enum IdleMessage {
     Order(UnixStream),
     Nothing,
-    /// No further orders, or there is no supervisor.
+    /// There are no further orders, or the supervisor is gone.
     End,
 }
 
 fn take_note(birth: &Birth) -> IdleMessage {
     match handover::receive_note(&birth.control) {
         Ok(Some(Note::Start(connection))) => IdleMessage::Order(connection.into()),
-        // It comes too late for the last run.
+        // The connection comes too late for the last run.
         Ok(Some(Note::Connection(connection))) => {
             let gone = SupervisorRefusal::new("SESSION_NOT_RUNNING", "the session has just ended");
             let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
@@ -127,8 +128,8 @@ fn take_note(birth: &Birth) -> IdleMessage {
     }
 }
 
-/// Waits for the order as long as both the orderer and the supervisor are there; once it begins to
-/// come, it has to come quickly.
+/// Waits for the order as long as both the orderer and the supervisor are there. Once the order
+/// begins to arrive, the rest must arrive quickly.
 pub(super) fn read_plan(
     birth: &Birth,
     connection: &UnixStream,
@@ -157,7 +158,8 @@ pub(super) fn read_plan(
     read().map_err(|error| unreadable(&error))
 }
 
-/// The client that announced the plan may still be finding out whether it may run.
+/// Reads the rest of the order. The client that announced the plan may still be finding out whether
+/// the plan may run.
 pub(super) fn read_go(connection: &UnixStream) -> Result<Go, SupervisorRefusal> {
     receive(connection).map_err(|error| unreadable(&error))
 }

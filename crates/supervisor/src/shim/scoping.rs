@@ -1,5 +1,5 @@
-//! What a sandboxed run shares with the other runs of its scope: asked of the supervisor, which has the
-//! keeper of the scope.
+//! Asks the supervisor, which has the keeper of the scope, for what a sandboxed run shares with the
+//! other runs of its scope.
 
 use std::os::unix::net::UnixStream;
 
@@ -11,16 +11,17 @@ use crate::frame;
 use crate::handover::{self, Note};
 use crate::message::{ShimReport, SupervisorRefusal};
 
-/// Whether the run may start is decided already, or not yet.
+/// Whether it is already decided that the run may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScopeAsker {
-    /// It gets what is there, and nothing is made for it.
+    /// It is not. The run gets what exists, and nothing is made for it.
     Announced,
     Authorized,
 }
 
-/// What the run of a plan shares with others: `None` for one without a sandbox, and before the authorization
-/// also where it is not there yet. A scope that the plan says and that is not to be had is a refusal.
+/// Returns what the run of a plan shares with others: `None` for a run without a sandbox, and
+/// before the authorization also if the scope does not exist yet. If the plan requires a scope that
+/// is not available, the run is refused.
 pub(super) fn join_scope(
     birth: &Birth,
     plan: &RunPlan,
@@ -48,7 +49,7 @@ pub(super) fn join_scope(
             Ok(Some(Note::ScopeAbsent)) => return Ok(None),
             Ok(Some(Note::ScopeFailed(why))) => return Err(failed(&why)),
             Ok(Some(Note::ScopeGone)) => return Err(failed("the keeper of its scope has ended")),
-            // It comes too late for the last run.
+            // The connection comes too late for the last run.
             Ok(Some(Note::Connection(connection))) => {
                 let gone =
                     SupervisorRefusal::new("SESSION_NOT_RUNNING", "the session has just ended");
@@ -65,7 +66,7 @@ pub(super) fn join_scope(
     }
 }
 
-/// Runs without namespaces share directories alone.
+/// Whether the scope has a keeper. Runs without namespaces share only directories.
 pub(super) fn has_keeper(sandbox: &SandboxPlan) -> bool {
     sandbox.backend != SandboxBackend::Landlock
 }

@@ -1,5 +1,5 @@
-//! The namespaces that the next run is started in: asked of the supervisor, and kept for further
-//! runs. All runs of a process are of one agent.
+//! Asks the supervisor for the namespaces that the next run is started in, and keeps them for
+//! further runs. All runs of a process belong to one agent.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::message::{ShimReport, SupervisorRefusal};
 pub(super) struct AgentShield(Arc<RunShield>);
 
 impl AgentShield {
-    /// What a plan is to be run in: `None` for one without a shield. A shield that the plan says
-    /// and that is not to be had is a refusal.
+    /// Returns the namespaces for a plan: `None` for a plan without a shield. If the plan requires
+    /// a shield that is not available, the run is refused.
     pub fn of(
         known: &mut Option<Self>,
         birth: &Birth,
@@ -52,7 +52,7 @@ fn ask(birth: &Birth, agent: &str) -> Result<RunShield, SupervisorRefusal> {
                 return shield.map_err(|error| failed(&error.to_string()));
             }
             Ok(Some(Note::ShieldFailed(why))) => return Err(failed(&why)),
-            // It comes too late for the last run.
+            // The connection comes too late for the last run.
             Ok(Some(Note::Connection(connection))) => {
                 let gone =
                     SupervisorRefusal::new("SESSION_NOT_RUNNING", "the session has just ended");

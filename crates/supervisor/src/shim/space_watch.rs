@@ -1,5 +1,5 @@
-//! Looks at the file systems that a sandboxed run writes to, while it runs: one that is about to fill a file
-//! system of the host is ended, and what it used of those in memory is remembered.
+//! Watches the file systems that a sandboxed run writes to. A run that is about to fill a file
+//! system of the host is ended, and its use of the in-memory ones is recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use rustix::event::{PollFd, PollFlags};
 use super::live::Live;
 use super::timespec;
 
-/// The nearer a file system is to its bound, the more often it is looked at: as if it were filled so fast.
+/// Assumed speed at which a file system fills up: the nearer it is to its bound, the more often it
+/// is checked.
 const BYTES_PER_SECOND: u64 = 4 << 30;
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// For a run that is not over in no time. Ends with the run.
+/// Starts to watch, for a run that is not very short. The thread ends with the run.
 pub(super) fn begin(live: &Arc<Live>) {
     let Some(space) = live.run().space() else {
         return;
@@ -36,7 +37,7 @@ pub(super) fn begin(live: &Arc<Live>) {
             pause = until_full.clamp(SHORTEST, LONGEST);
         }
     };
-    // A process that cannot have another thread has other troubles; the end of the run is looked at.
+    // If no thread can be started, there is no watch, but the end of the run is still checked.
     let _ = std::thread::Builder::new()
         .name("space".to_owned())
         .spawn(watch);

@@ -1,4 +1,4 @@
-//! New connections: who connects, and what for.
+//! Admits new connections: finds out who connects, and for what purpose.
 
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ use crate::pool::Shim;
 /// How long a new connection may take to send its first message.
 pub(super) const HELLO_TIME: Duration = Duration::from_secs(5);
 
-/// More are not listened to at once.
+/// Most connections that may be silent at once.
 const MAX_HELLOS: usize = 256;
 
 /// A connection that has not sent its first message yet.
@@ -43,7 +43,7 @@ impl Supervisor {
                 until: Instant::now() + HELLO_TIME,
             };
             self.hellos.insert(token, visitor);
-            // It usually has been sent already.
+            // The first message has usually arrived already.
             self.read_hello(token);
             if let Some(visitor) = self.hellos.get(&token)
                 && add(&self.events, &visitor.connection, token).is_err()
@@ -54,8 +54,8 @@ impl Supervisor {
         }
     }
 
-    /// When too many connections are silent, the one that is silent for the longest time goes. So
-    /// silent ones keep no client out.
+    /// If too many connections are silent, closes the one that has been silent for the longest
+    /// time, so that silent connections keep no client out.
     fn turn_away_longest_silent(&mut self) {
         if self.hellos.len() > MAX_HELLOS
             && let Some(first) = self.hellos.keys().min().copied()
@@ -66,7 +66,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads as much of the first message as is there.
+    /// Reads the part of the first message that has arrived.
     pub(super) fn read_hello(&mut self, token: u64) {
         let Some(visitor) = self.hellos.get_mut(&token) else {
             return;
@@ -146,7 +146,8 @@ impl Supervisor {
         }
     }
 
-    /// Who serves this session. It may have been announced a moment ago, while others were let in.
+    /// Returns the shim of this session. The session may have been announced just now, while other
+    /// clients were admitted.
     fn shim_of(&mut self, name: &str) -> Option<&Shim> {
         if !self.sessions.contains_key(name) {
             let busy: Vec<u64> = self.shims.keys().copied().collect();
@@ -157,7 +158,8 @@ impl Supervisor {
         self.shims.get(self.sessions.get(name)?)
     }
 
-    /// A waiting process that serves this agent or none yet; those of other agents are left alone.
+    /// Takes a waiting process that has served this agent or none yet. Those of other agents are
+    /// left alone.
     fn take_idle(&mut self, agent: Option<&str>) -> Option<u64> {
         let agent_of = |token: &u64| self.shims.get(token).and_then(|shim| shim.agent.as_deref());
         let of_same = |token: &u64| agent.is_some() && agent_of(token) == agent;
@@ -170,7 +172,7 @@ impl Supervisor {
     fn start(&mut self, connection: UnixStream, agent: Option<&str>) {
         let note = Note::Start(connection.into());
         self.last_start = Instant::now();
-        // One that died while it waited is passed over; its end is seen elsewhere.
+        // A process that died while it waited is skipped; its end is handled elsewhere.
         while let Some(token) = self.take_idle(agent) {
             if let Some(shim) = self.shims.get(&token)
                 && handover::send_note(&shim.control, &note).is_ok()
@@ -205,7 +207,7 @@ impl Supervisor {
     }
 }
 
-/// A peer that does not take a short answer at once gets none.
+/// Sends a short answer. A peer that does not take it at once gets none.
 fn reply(connection: &UnixStream, message: &impl serde::Serialize) {
     if connection.set_nonblocking(true).is_ok()
         && let Ok(frame) = frame::encode(message, &[])

@@ -1,5 +1,5 @@
-//! The namespaces of agents: made when a shim first asks, handed to shims, and let go when no shim
-//! has had a run in them for a while.
+//! The namespaces of agents: they are made when a shim first asks, handed to shims, and released
+//! when no shim has had a run in them for a while.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,17 +14,17 @@ use super::Supervisor;
 use crate::agent_init::{AgentInit, make_agent_init};
 use crate::handover::{self, Note};
 
-/// Without a shim for so long, the namespaces of an agent are let go.
+/// Without a shim for this long, the namespaces of an agent are released.
 const UNUSED_TIME: Duration = Duration::from_mins(1);
 
-/// How often those that were let go are looked after.
+/// How often to check on released namespaces.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What the supervisor knows of all agents that had runs lately.
+/// All agents that had runs recently.
 #[derive(Debug, Default)]
 pub(super) struct Agents {
     by_name: HashMap<String, Agent>,
-    /// Process 1 of namespaces that were let go. Each ends when nothing is left inside.
+    /// Process 1 of released namespaces. Each ends when nothing is left inside.
     let_go: Vec<Pid>,
 }
 
@@ -33,13 +33,14 @@ struct Agent {
     init: AgentInit,
     /// The namespace of each shim that may start runs here.
     shims: HashMap<u64, RunNamespace>,
-    /// Namespaces of shims that are gone, whose runs left processes behind that may stay.
+    /// Namespaces of ended shims whose runs left processes behind that may stay.
     kept: HashSet<RunNamespace>,
     unused_since: Instant,
 }
 
 impl Supervisor {
-    /// Gives a shim what it needs to start runs of an agent, or says why that is not to be had.
+    /// Gives a shim the namespaces in which it starts runs of an agent, or reports why they are not
+    /// available.
     pub(super) fn shield_shim(&mut self, token: u64, agent: String) {
         let hidden = self.setup.place.state_dir().to_owned();
         let note = match self.agents.hand_out(token, agent, &hidden) {
@@ -61,7 +62,7 @@ impl Agents {
     ) -> io::Result<(Vec<OwnedFd>, i32)> {
         self.shim_is_gone(token);
         if self.by_name.get(&name).is_some_and(Agent::has_ended) {
-            // It cannot be ended from inside. What was in its namespace has ended with it.
+            // Processes inside cannot end it. Everything in its namespace has ended with it.
             self.by_name.remove(&name);
         }
         let agent = match self.by_name.entry(name) {
@@ -82,7 +83,7 @@ impl Agents {
         Ok((namespaces, agent.init.pid.as_raw_pid()))
     }
 
-    /// Its runs may have left processes behind that are to stay.
+    /// Records the end of a run, which may have left processes behind that are to stay.
     pub fn run_is_over(&mut self, token: u64, leaves_some: bool) {
         if !leaves_some {
             return;
@@ -102,13 +103,14 @@ impl Agents {
         }
     }
 
-    /// Children of the supervisor that are no strays.
+    /// Returns those children of the supervisor that are no strays.
     pub fn inits(&self) -> impl Iterator<Item = Pid> {
         let living = self.by_name.values().map(|agent| agent.init.pid);
         living.chain(self.let_go.iter().copied())
     }
 
-    /// Ends what belongs to no living run and may not stay. Says whether there was something.
+    /// Ends every process that belongs to no living run and may not stay. Returns whether there
+    /// were any.
     pub fn kill_strays(&self) -> bool {
         let strays: Vec<i32> = self.by_name.values().flat_map(Agent::strays).collect();
         if !strays.is_empty() {
@@ -117,13 +119,13 @@ impl Agents {
         !strays.is_empty()
     }
 
-    /// Lets go of what is not used, and collects process 1 of namespaces that are over.
+    /// Releases unused namespaces, and collects process 1 of namespaces that have ended.
     pub fn tidy_up(&mut self) {
         let let_go = &mut self.let_go;
         self.by_name.retain(|_, agent| {
             let is_used = !agent.shims.is_empty() || agent.unused_since.elapsed() < UNUSED_TIME;
             if !is_used {
-                // Dropping it closes its control.
+                // Dropping the agent closes its control.
                 let_go.push(agent.init.pid);
             }
             is_used
@@ -134,7 +136,7 @@ impl Agents {
         });
     }
 
-    /// Until something is to be tidied up.
+    /// Returns the time until the next cleanup.
     pub fn next_due(&self) -> Option<Duration> {
         let unused = self.by_name.values().filter(|agent| agent.shims.is_empty());
         let due = unused.map(|agent| UNUSED_TIME.saturating_sub(agent.unused_since.elapsed()));
@@ -149,7 +151,7 @@ impl Agent {
         !matches!(ended, Ok(None))
     }
 
-    /// What was left to process 1 by runs whose shims are gone.
+    /// Returns the orphans under process 1 that belong to runs whose shims are gone.
     fn strays(&self) -> Vec<i32> {
         let init = self.init.pid;
         let mut children = stable_children_of(init);

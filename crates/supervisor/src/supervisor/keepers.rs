@@ -1,5 +1,5 @@
-//! The keepers of sandbox scopes: started when a shim first asks, shared by the runs of their scope, and
-//! let go when no run has been in their scope for a while.
+//! The keepers of sandbox scopes: they are started when a shim first asks, shared by the runs of
+//! their scope, and released when no run has been in their scope for a while.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,22 +13,23 @@ use super::{Supervisor, add};
 use crate::handover::{self, Note};
 use crate::unsafe_fork::fork_keeper;
 
-/// Without a run for so long, a keeper is let go, and what the runs of its scope left in `/tmp` is gone.
+/// Without a run for this long, a keeper is released, and everything that the runs of its scope
+/// left in `/tmp` is gone.
 const UNUSED_TIME: Duration = Duration::from_mins(1);
 
-/// How long a keeper that was let go may take to end.
+/// How long a released keeper may take to end.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// How often keepers that were let go are looked after.
+/// How often to check on released keepers.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What the supervisor knows of all scopes that had runs lately.
+/// All scopes that had runs recently.
 #[derive(Debug, Default)]
 pub(super) struct Keepers {
     by_token: HashMap<u64, Keeper>,
-    /// Those that were let go, and when. Each ends by itself.
+    /// Released keepers, with the time of their release. Each ends by itself.
     let_go: Vec<(Pid, Instant)>,
-    /// Scopes whose networks are to be served no more.
+    /// Scopes whose networks are no longer to be served.
     unserved: Vec<String>,
 }
 
@@ -36,18 +37,18 @@ pub(super) struct Keepers {
 struct Keeper {
     order: KeeperOrder,
     started: StartedKeeper,
-    /// `None` until the keeper says that it is there.
+    /// `None` until the keeper reports that it is ready.
     namespaces: Option<ScopeNamespaces>,
-    /// The sockets of its network, where it has one.
+    /// The sockets of its network, if it has one.
     sockets: Vec<OwnedFd>,
     /// The shims whose runs are in the scope, or wait for it.
     shims: HashSet<u64>,
-    /// When the last run went, or the keeper was started.
+    /// When the last run left, or the keeper was started.
     unused_since: Instant,
 }
 
 impl Keeper {
-    /// What a shim gets of a keeper that is there.
+    /// Returns the note for a shim, if the keeper is ready.
     fn note(&self) -> Option<Note> {
         let namespaces = self.namespaces.as_ref()?;
         let copy = |one: BorrowedFd<'_>| one.try_clone_to_owned();
@@ -61,8 +62,8 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// How long it may still take to be made; `None` once it is there. Then it is ended, and the runs that
-    /// wait for it are refused.
+    /// Returns how much longer the keeper may take to become ready, or `None` once it is. After
+    /// that time it is ended, and the runs that wait for it are refused.
     fn until_late(&self) -> Option<Duration> {
         let left = self
             .order
@@ -73,8 +74,9 @@ impl Keeper {
 }
 
 impl Supervisor {
-    /// Gives a shim what the runs of a scope share, now or as soon as its keeper is there. A keeper is made
-    /// for an authorized run alone: making one can start a container, or a connection to another machine.
+    /// Gives a shim what the runs of a scope share, now or as soon as its keeper is ready. A keeper
+    /// is made only for an authorized run, because making one can start a container, or a
+    /// connection to another machine.
     pub(super) fn join_scope(&mut self, token: u64, order: KeeperOrder, is_authorized: bool) {
         let known = self.keepers.of_order(&order);
         if known.is_none() && !is_authorized {
@@ -133,7 +135,7 @@ impl Supervisor {
         }
     }
 
-    /// Has the network of a keeper served that has one.
+    /// Has the network of a keeper served, if it has one.
     pub(super) fn serve_keeper(&mut self, token: u64) -> io::Result<()> {
         let Some(keeper) = self.keepers.by_token.get_mut(&token) else {
             return Ok(());
@@ -158,7 +160,7 @@ impl Supervisor {
         serving
     }
 
-    /// What is served no more: where a keeper was let go.
+    /// Stops serving the networks of released keepers.
     pub(super) fn end_networks(&mut self) {
         let is_last = self.keepers.served().is_empty();
         for scope in std::mem::take(&mut self.keepers.unserved) {
@@ -170,8 +172,9 @@ impl Supervisor {
         self.keepers.by_token.contains_key(&token)
     }
 
-    /// A keeper says that it is there or why it is not, or it is gone. A keeper cannot be ended from
-    /// inside its scope. What runs there then is ended: further runs would share nothing with it.
+    /// Handles a keeper that reports that it is ready or why it failed, or that is gone. A keeper
+    /// cannot be ended from inside its scope. If it is gone, the runs in its scope are ended,
+    /// because further runs would share nothing with them.
     pub(super) fn hear_keeper(&mut self, token: u64) {
         let Some(keeper) = self.keepers.by_token.get_mut(&token) else {
             return;
@@ -205,7 +208,7 @@ impl Keepers {
             .map(|(token, _)| *token)
     }
 
-    /// It ends when its link is closed.
+    /// Releases a keeper, which ends when its link is closed.
     fn let_go_of(&mut self, keeper: Keeper) {
         let StartedKeeper { pid, link } = keeper.started;
         drop(link);
@@ -214,7 +217,7 @@ impl Keepers {
         self.let_go.push((pid, Instant::now()));
     }
 
-    /// Those whose networks are served.
+    /// Returns the keepers whose networks are served.
     pub fn served(&self) -> Vec<u64> {
         let is_served =
             |keeper: &Keeper| keeper.order.served.is_some() && !keeper.sockets.is_empty();
@@ -222,7 +225,7 @@ impl Keepers {
         all.map(|(token, _)| *token).collect()
     }
 
-    /// A shim has no run in any scope any more.
+    /// Records that a shim no longer has a run in any scope.
     pub fn leave_scope(&mut self, token: u64) {
         for keeper in self.by_token.values_mut() {
             if keeper.shims.remove(&token) {
@@ -231,7 +234,7 @@ impl Keepers {
         }
     }
 
-    /// Ends the keepers of a scope that no run is in. Says whether none is left.
+    /// Ends the keepers of a scope that no run is in. Returns whether none is left.
     pub fn end_scope(&mut self, scope_id: &str) -> bool {
         self.let_go_if(|keeper| keeper.order.scope_id == scope_id && keeper.shims.is_empty());
         let mut rest = self.by_token.values();
@@ -252,20 +255,20 @@ impl Keepers {
         }
     }
 
-    /// Children of the supervisor that are no strays.
+    /// Returns those children of the supervisor that are no strays.
     pub fn pids(&self) -> impl Iterator<Item = Pid> {
         let living = self.by_token.values().map(|keeper| keeper.started.pid);
         living.chain(self.let_go.iter().map(|(pid, _)| *pid))
     }
 
-    /// Lets go of what is not used, and collects what has ended.
+    /// Releases unused keepers, and collects those that have ended.
     pub fn tidy_up(&mut self) {
         self.let_go_if(|keeper| {
             keeper.shims.is_empty() && keeper.unused_since.elapsed() >= UNUSED_TIME
         });
         let late = |keeper: &&Keeper| keeper.until_late().is_some_and(|left| left.is_zero());
         for keeper in self.by_token.values().filter(late) {
-            // Its link closes, and those that wait are told.
+            // Its link closes, and the waiting shims are notified.
             let _ = rustix::process::kill_process(keeper.started.pid, Signal::KILL);
         }
         self.let_go.retain(|(pid, since)| {
@@ -277,7 +280,7 @@ impl Keepers {
         });
     }
 
-    /// Ends all of them. For a supervisor that ends, when no run is left.
+    /// Ends all keepers. This is for a supervisor that ends when no run is left.
     pub fn end_all(&mut self) {
         self.let_go_if(|_| true);
         for (pid, _) in self.let_go.drain(..) {
@@ -286,7 +289,7 @@ impl Keepers {
         }
     }
 
-    /// Until something is to be tidied up.
+    /// Returns the time until the next cleanup.
     pub fn next_due(&self) -> Option<Duration> {
         let unused = self.by_token.values().filter(|one| one.shims.is_empty());
         let due = unused.map(|one| UNUSED_TIME.saturating_sub(one.unused_since.elapsed()));

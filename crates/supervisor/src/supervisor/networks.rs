@@ -1,5 +1,5 @@
-//! The process that serves the networks of scopes: started with the first scope that has one, told of each,
-//! and started anew where it dies.
+//! The process that serves the networks of scopes. It is started with the first scope that has a
+//! network, is told of every such scope, and is restarted if it dies.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,38 +13,41 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::{Supervisor, add};
 
-/// One that dies this often within a short time is not started again: its scopes then have no network.
+/// A process that dies this often within a short time is not restarted, and its scopes then have no
+/// network.
 const MOST_STARTS: u32 = 5;
 const SHORT_TIME: Duration = Duration::from_mins(1);
 
-/// So many processes answer questions: a gateway, and commands that wait for a run. The oldest goes first.
+/// Most processes that may answer questions: a gateway, and commands that wait for a run. The
+/// oldest is dropped first.
 const MOST_ASKERS: usize = 32;
 
-/// Where `netd` and the gateway keep what they share, below the state directory.
+/// The files that `netd` and the gateway share, below the state directory.
 const JOURNAL: &str = "network.jsonl";
 const GATEWAY_LOCK: &str = "gateway.lock";
 
-/// `interlock netd`, as far as there is one.
+/// `interlock netd`, if it runs.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     netd: Option<(u64, StartedNetd)>,
-    /// Those that ended, or were let go.
+    /// Processes that have ended or were released.
     ended: Vec<Pid>,
-    /// Connections of processes that answer questions. A copy of each is kept, so that another `netd` gets
-    /// them where one dies.
+    /// Connections of processes that answer questions. A copy of each is kept, so that a new `netd`
+    /// gets them if the old one dies.
     askers: Vec<UnixStream>,
     starts: u32,
     first_start: Option<Instant>,
 }
 
 impl Networks {
-    /// Children of the supervisor that are no strays.
+    /// Returns those children of the supervisor that are no strays.
     pub fn pids(&self) -> impl Iterator<Item = Pid> {
         let living = self.netd.iter().map(|(_, netd)| netd.pid);
         living.chain(self.ended.iter().copied())
     }
 
-    /// Forgets the connections whose other end is closed. Nothing of what is said there is taken away.
+    /// Drops the connections whose other end is closed. This consumes nothing that was sent on
+    /// them.
     fn forget_closed_askers(&mut self) {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         self.askers.retain(
@@ -62,10 +65,10 @@ impl Networks {
         self.netd.as_ref().is_some_and(|(own, _)| *own == token)
     }
 
-    /// Tells it that a scope is over. Where no scope is left, it ends.
+    /// Reports the end of a scope to `netd`, which ends if no scope is left.
     pub fn forget(&mut self, scope_id: &str, is_last: bool) {
         if is_last {
-            // It ends when its link is closed.
+            // The process ends when its link is closed.
             self.ended
                 .extend(self.netd.take().map(|(_, netd)| netd.pid));
         } else if let Some((_, netd)) = &self.netd {
@@ -73,7 +76,7 @@ impl Networks {
         }
     }
 
-    /// Collects what has ended.
+    /// Collects processes that have ended.
     pub fn tidy_up(&mut self) {
         self.ended.retain(|pid| {
             let ended = rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG);
@@ -103,9 +106,9 @@ impl Supervisor {
         netd.serve(network, sockets)
     }
 
-    /// A process answers questions from now on.
+    /// Adds a process that answers questions from now on.
     pub(super) fn add_asker(&mut self, connection: UnixStream) {
-        // What is said on it is waited for by the server of networks.
+        // The network server waits for its answers.
         if connection.set_nonblocking(true).is_err() {
             return;
         }
@@ -142,7 +145,8 @@ impl Supervisor {
         watched
     }
 
-    /// It says nothing, so that it is gone. Scopes that are served get another one; connections are lost.
+    /// Handles the end of `netd`, which sends nothing and must therefore be gone. The scopes get a
+    /// new process; their connections are lost.
     pub(super) fn hear_netd(&mut self) {
         if let Some((_, netd)) = self.networks.netd.take() {
             let _ = rustix::process::kill_process(netd.pid, Signal::KILL);

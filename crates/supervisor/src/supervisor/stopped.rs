@@ -1,5 +1,5 @@
-//! Shims that another process stops or freezes. A run can do that to the process above it. The run
-//! would then be neither timed out nor reported, and its caller would wait forever.
+//! Handles shims that another process stops or freezes. A run can do that to the process above it.
+//! The run would then be neither timed out nor reported, and its caller would wait forever.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use crate::cgroup::Group;
 use crate::pool::Shim;
 use crate::unsafe_process;
 
-/// There is no reason to stop a shim. A stopped shim is continued this often within a short time,
-/// since the stop may have been a mistake. Then it is ended, and its run with it.
+/// Nothing has a reason to stop a shim. A stopped shim is continued this often within a short time,
+/// because the stop may have been a mistake. After that it is ended, and its run with it.
 const MOST_STOPS: u32 = 3;
 
-/// Without a stop for so long, all is forgotten.
+/// After this long without a stop, earlier stops are forgotten.
 const SHORT_TIME: Duration = Duration::from_secs(10);
 
-/// The kernel does not report when a group is frozen. While there are runs, the supervisor looks
-/// this often.
+/// How often the supervisor checks for frozen groups while there are runs, because the kernel does
+/// not report freezing.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 impl Supervisor {
-    /// A child has stopped, gone on or ended. The ended ones are seen to when their connections
-    /// close, and are not collected here.
+    /// Handles a child that has stopped, continued or ended. Ended children are handled when their
+    /// connections close, and are not collected here.
     pub(super) fn look_after_stopped(&mut self) {
         unsafe_process::clear_signals(&self.children);
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
@@ -41,13 +41,13 @@ impl Supervisor {
         }
     }
 
-    /// Until the groups of runs are to be looked at; `None` when there are no runs.
+    /// Returns the time until groups of runs are checked, or `None` if there are no runs.
     pub(super) fn until_look(&self) -> Option<Duration> {
         let has_runs = self.shims.len() > self.idle.len();
         has_runs.then(|| LOOK_EVERY.saturating_sub(self.last_look.elapsed()))
     }
 
-    /// A run may freeze the group that it is in, with its shim.
+    /// Thaws frozen groups. A run may freeze the group that it is in, together with its shim.
     pub(super) fn look_after_frozen(&mut self) {
         if !self.until_look().is_some_and(|left| left.is_zero()) {
             return;
@@ -70,7 +70,7 @@ impl Supervisor {
 }
 
 impl Shim {
-    /// Whether one that was stopped just now may go on.
+    /// Whether a shim that was stopped just now may continue.
     fn may_go_on(&mut self) -> bool {
         let (stops, last) = self.stops.unwrap_or((0, Instant::now()));
         let stops = if last.elapsed() < SHORT_TIME {

@@ -1,5 +1,5 @@
-//! The kernel's own answer to which socket is the other end of a connection: `NETLINK_SOCK_DIAG`,
-//! and the text of `/proc/net/tcp` where that is not to be had.
+//! Asks the kernel which socket is the other end of a connection, by `NETLINK_SOCK_DIAG`, or by the
+//! text of `/proc/net/tcp` if that is not available.
 
 use std::fs;
 use std::io;
@@ -19,19 +19,19 @@ const LISTENING: u8 = 10;
 const HEADER: usize = 16;
 const NOT_FOUND: i32 = 2;
 
-/// The kernel answers while it is asked; this is for systems that only look like it.
+/// The kernel answers during the request. This limit is for systems that only imitate it.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A socket of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DiagSocket {
-    /// The user that made it.
+    /// The user who made the socket.
     pub user: u32,
-    /// Its number as `/proc/PID/fd` shows it; 0 where no process has it any more.
+    /// The inode as `/proc/PID/fd` shows it, or 0 if no process has the socket anymore.
     pub inode: u32,
 }
 
-/// The socket at the other end, if it is in this network namespace.
+/// Returns the socket at the other end, if it is in this network namespace.
 pub(super) fn find(ends: &TcpEnds) -> io::Result<Option<DiagSocket>> {
     match ask(ends) {
         Ok(found) => Ok(found),
@@ -53,7 +53,7 @@ fn ask(ends: &TcpEnds) -> io::Result<Option<DiagSocket>> {
     read_answer(answer.get(..length).unwrap_or_default(), ends)
 }
 
-/// `nlmsghdr` and `inet_diag_req_v2`. The socket's own address is the peer's here.
+/// Builds `nlmsghdr` and `inet_diag_req_v2`. The socket's own address is the peer's here.
 fn request(ends: &TcpEnds) -> Vec<u8> {
     let (family, peer) = address(ends.peer.ip());
     let (_, local) = address(ends.local.ip());
@@ -69,12 +69,12 @@ fn request(ends: &TcpEnds) -> Vec<u8> {
     bytes.extend(peer);
     bytes.extend(local);
     bytes.extend(scope(ends).to_ne_bytes());
-    // No cookie.
+    // Any cookie matches.
     bytes.extend([0xff; 8]);
     bytes
 }
 
-/// The interface that an address of one link belongs to.
+/// Returns the interface of a link-local address.
 fn scope(ends: &TcpEnds) -> u32 {
     match ends.peer {
         std::net::SocketAddr::V6(address) => address.scope_id(),
@@ -82,7 +82,7 @@ fn scope(ends: &TcpEnds) -> u32 {
     }
 }
 
-/// A socket that was made for IPv6 and speaks IPv4 is found by its IPv4 address.
+/// Encodes an address. An IPv6 socket that speaks IPv4 is found by its IPv4 address.
 fn address(ip: IpAddr) -> (u8, [u8; 16]) {
     let mut bytes = [0; 16];
     match ip.to_canonical() {
@@ -94,7 +94,7 @@ fn address(ip: IpAddr) -> (u8, [u8; 16]) {
     }
 }
 
-/// `inet_diag_msg`. Where no connection has these ends, the kernel may name a socket that listens.
+/// Parses `inet_diag_msg`. If no connection has these ends, the kernel may name a listening socket.
 fn read_answer(answer: &[u8], ends: &TcpEnds) -> io::Result<Option<DiagSocket>> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok());
@@ -137,7 +137,7 @@ fn in_table(ends: &TcpEnds) -> io::Result<Option<DiagSocket>> {
     Ok(rows.find_map(|row| row_of(row, ends)))
 }
 
-/// `sl local remote state queues timer retransmits uid timeout inode …`
+/// Parses `sl local remote state queues timer retransmits uid timeout inode …`.
 fn row_of(row: &str, ends: &TcpEnds) -> Option<DiagSocket> {
     let mut fields = row.split_ascii_whitespace().skip(1);
     let is = |field: Option<&str>, end: std::net::SocketAddr| {
@@ -154,7 +154,7 @@ fn row_of(row: &str, ends: &TcpEnds) -> Option<DiagSocket> {
     })
 }
 
-/// Words of 32 bits in the order of this machine, in hexadecimal digits.
+/// Parses hexadecimal words of 32 bits, in the byte order of this machine.
 fn table_address(digits: &str) -> Option<IpAddr> {
     let mut bytes = Vec::new();
     for word in digits.as_bytes().chunks(8) {

@@ -1,4 +1,4 @@
-//! The processes of the machine, as far as they may hold a socket.
+//! Finds the processes of the machine that may hold a socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,29 +11,30 @@ use rustix::fs::{Mode, OFlags, RawDir};
 
 use crate::SUPERVISOR_NAME;
 
-/// Longer chains of parents do not occur; a walk through a changing table must end.
+/// Longest chain of parents. Longer ones do not occur, and a walk through a changing table must
+/// end.
 const MAX_ANCESTORS: usize = 4096;
 
-/// Space for entries of a directory that are read at once.
+/// Size of the buffer for directory entries.
 const ENTRY_BYTES: usize = 4096;
 
-/// Longer than the link of any socket.
+/// Size of the buffer for links, which exceeds the link of any socket.
 const LINK_BYTES: usize = 64;
 
-/// What one look found.
+/// The result of one look.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
-    /// By the number of the socket.
+    /// The holders of each socket, by its inode.
     holders: BTreeMap<u32, BTreeSet<i32>>,
     /// Processes that do not show their descriptors.
     pub unreadable: Vec<Unreadable>,
-    /// Processes of runs that do.
+    /// Processes of runs that show their descriptors.
     readable_of_runs: Vec<i32>,
     /// Holders that are known to belong to no run.
     outsiders: BTreeSet<i32>,
 }
 
-/// A process that does not show its descriptors to this one.
+/// A process that does not show its descriptors to this process.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub pid: i32,
@@ -51,7 +52,7 @@ impl Unreadable {
 }
 
 impl Processes {
-    /// Looks through all processes for these sockets.
+    /// Looks for these sockets in all processes.
     pub fn holding(wanted: &BTreeSet<u32>) -> Self {
         let mut found = Self::default();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -63,7 +64,7 @@ impl Processes {
         found
     }
 
-    /// Looks whether a process holds one of the sockets that is known to belong to no run.
+    /// Checks whether a process that is known to belong to no run holds one of the sockets.
     pub fn look_at_outsider(&mut self, pid: i32, wanted: &BTreeSet<u32>) {
         let table = PathBuf::from(format!("/proc/{pid}/fd"));
         for inode in sockets_in(&table, wanted).unwrap_or_default() {
@@ -83,7 +84,7 @@ impl Processes {
 
     pub fn look_at(&mut self, pid: i32, wanted: &BTreeSet<u32>) {
         let is_marked = mark::is_marked(pid);
-        // Threads share their descriptors as a rule, but need not.
+        // Threads usually share their descriptors, but need not.
         let tables = match is_marked {
             Ok(true) => tables_of_threads(pid),
             _ => vec![PathBuf::from(format!("/proc/{pid}/fd"))],
@@ -99,18 +100,18 @@ impl Processes {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     is_readable = false;
                 }
-                // It has ended.
+                // The process has ended.
                 Err(_) => {}
             }
         }
         if is_readable && matches!(is_marked, Ok(false)) {
             return;
         }
-        // Runs of another user's gateway do not have the users of this one's runs.
+        // Runs of another user's gateway do not have the users of this user's runs.
         if matches!(is_marked, Ok(true)) && is_of_other_user(pid) {
             return;
         }
-        // A process that ends cannot be read for a moment, and does nothing with a connection.
+        // A process that is ending cannot be read for a moment, and does nothing with a connection.
         let row = process_table::row(pid).filter(|row| !row.is_ending());
         let Some(row) = row else {
             return;
@@ -136,7 +137,8 @@ impl Processes {
         self.unreadable.iter().filter(|process| process.is_marked)
     }
 
-    /// The users that processes of runs have now: set-user-id programs give them others.
+    /// Returns the users that processes of runs have now, because set-user-id programs give them
+    /// others.
     pub fn users_of_runs(&self) -> BTreeSet<u32> {
         let readable = self.readable_of_runs.iter().flat_map(|&pid| users(pid));
         let unreadable = self.unreadable_of_runs();
@@ -144,8 +146,8 @@ impl Processes {
         readable.chain(unreadable).collect()
     }
 
-    /// A process of a run that may hold sockets where its descriptors do not show them: in a ring
-    /// of asynchronous requests, or in a message that was not received yet.
+    /// Returns a process of a run that may hold sockets which its descriptors do not show: in a
+    /// ring of asynchronous requests, or in a message that was not received yet.
     pub fn hides_descriptors(&self) -> Option<i32> {
         let hides = |pid: &&i32| {
             let mut tables = tables_of_threads(**pid).into_iter();
@@ -161,8 +163,9 @@ fn tables_of_threads(pid: i32) -> Vec<PathBuf> {
     threads.map(|thread| thread.path().join("fd")).collect()
 }
 
-/// Reads links relative to the table, and into one buffer: a machine has thousands of descriptors, and each look
-/// goes through all of them.
+/// Returns the wanted sockets in a table of descriptors. This reads links relative to the table,
+/// and into one buffer, because a machine has thousands of descriptors and each look reads all of
+/// them.
 fn sockets_in(table: &Path, wanted: &BTreeSet<u32>) -> io::Result<Vec<u32>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let table = rustix::fs::open(table, flags, Mode::empty())?;
@@ -207,8 +210,8 @@ fn holds_others(table: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a process of a run belongs to supervisors of other users alone. One whose supervisor is
-/// gone may be of this user.
+/// Whether a process of a run belongs only to supervisors of other users. A process whose
+/// supervisor is gone may belong to this user.
 fn is_of_other_user(pid: i32) -> bool {
     let own = rustix::process::getuid().as_raw();
     if users(pid).contains(&own) {
@@ -234,7 +237,7 @@ fn is_of_other_user(pid: i32) -> bool {
     is_of_other
 }
 
-/// The users in the line `Uid:`; none where it cannot be read.
+/// Returns the users in the line `Uid:`, or none if it cannot be read.
 fn users(pid: i32) -> Vec<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));

@@ -1,10 +1,10 @@
-//! Which process is at the other end of a TCP connection of this machine, and does it belong to a
-//! run?
+//! Finds out which process is at the other end of a TCP connection of this machine, and whether it
+//! belongs to a run.
 //!
-//! `diag` asks the kernel whose socket it is, `holders` finds the processes that hold it. A socket
-//! can have several holders: it is inherited, and passed on. One holder in a run makes the whole
-//! connection one of that run. `seen` remembers which processes belong to no run, so that a look
-//! goes through the descriptors of the others only.
+//! `diag` asks the kernel for the socket, `holders` finds the processes that hold it. A socket can
+//! have several holders, because it can be inherited and passed on. One holder in a run makes the
+//! whole connection one of that run. `seen` remembers which processes belong to no run, so that a
+//! look reads only the descriptors of the others.
 
 mod diag;
 mod holders;
@@ -29,20 +29,21 @@ pub struct TcpEnds {
     pub peer: SocketAddr,
 }
 
-/// Where the other end of a TCP connection is.
+/// The origin of the other end of a TCP connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TcpOrigin {
-    /// On another machine.
+    /// The other end is on another machine.
     Remote,
-    /// Held by processes of this machine, none of which belongs to a run.
+    /// The other end is held by processes of this machine, none of which belongs to a run.
     Outside,
-    /// Held by a process of a run, which the shim of this number serves; `None` where the shim is
-    /// unknown.
+    /// The other end is held by a process of a run, which the shim of this number serves. `None` if
+    /// the shim is unknown.
     Run(Option<i32>),
-    /// The holder is on this machine, and it is not certain that it is no run. Carries the reason.
+    /// The holder is on this machine, and it is not certain that it belongs to no run. Carries the
+    /// reason.
     Unidentified(String),
-    /// As before, because processes started or ended while they were looked at. A program with
-    /// several threads that starts others lets each of these hold all its sockets for a moment:
+    /// The same, because processes started or ended during the look. A program with several threads
+    /// that starts other programs lets each of these hold all of its sockets for a moment, so
     /// another look tells more.
     Moving(String),
 }
@@ -62,8 +63,8 @@ impl TcpLooks {
         }
     }
 
-    /// Finds out where several connections come from, with one look at the processes of the machine.
-    /// Reads much of `/proc`: not for the thread of the network.
+    /// Finds the origins of several connections with one look at the processes of the machine. It
+    /// reads much of `/proc`, so the network thread must not call it.
     pub fn origins(&mut self, connections: &[TcpEnds]) -> Vec<TcpOrigin> {
         let found: Vec<Result<Option<DiagSocket>, TcpOrigin>> =
             connections.iter().map(find_socket).collect();
@@ -79,7 +80,7 @@ impl TcpLooks {
                 .map(|found| found.err().unwrap_or_else(unknown))
                 .collect();
         }
-        // Where a socket has no holder, every process counts that may hide one.
+        // If a socket has no holder, every process that may hide one counts.
         let processes = self.seen.holding(&wanted);
         let processes = processes.unwrap_or_else(|| Processes::holding(&wanted));
         let origin = |found: Result<Option<DiagSocket>, TcpOrigin>| match found {
@@ -90,8 +91,8 @@ impl TcpLooks {
         found.into_iter().map(origin).collect()
     }
 
-    /// Finds out which processes belong to no run, for the looks to come. For the time after the
-    /// answer.
+    /// Finds out which processes belong to no run, for later looks. This is called after the answer
+    /// was given.
     pub fn learn(&mut self) {
         let place = &self.place;
         self.seen
@@ -99,8 +100,8 @@ impl TcpLooks {
     }
 }
 
-/// The socket of the other end. `Ok(None)`: it is on this machine, and closed. An error is what is
-/// known without it.
+/// Returns the socket of the other end. `Ok(None)` means that it is on this machine, and closed. An
+/// error carries what is known without the socket.
 fn find_socket(ends: &TcpEnds) -> Result<Option<DiagSocket>, TcpOrigin> {
     match diag::find(ends) {
         Ok(Some(socket)) if socket.inode != 0 => Ok(Some(socket)),
@@ -114,8 +115,8 @@ fn find_socket(ends: &TcpEnds) -> Result<Option<DiagSocket>, TcpOrigin> {
     }
 }
 
-/// Whether the other end has an address of this machine. The kernel sends what goes to an address
-/// of its own from that same address; nothing is sent here.
+/// Whether the other end has an address of this machine. For a packet to one of its own addresses,
+/// the kernel chooses that same address as the source; nothing is sent here.
 fn is_local(ends: &TcpEnds) -> bool {
     let peer = ends.peer.ip().to_canonical();
     if peer.is_loopback() || peer == ends.local.ip().to_canonical() {
@@ -152,7 +153,7 @@ fn origin_of(socket: DiagSocket, processes: &Processes, place: &SupervisorPaths)
     if let Some(pid) = unknown {
         return TcpOrigin::Moving(format!("process {pid} cannot be read"));
     }
-    // A process of a run that keeps its descriptors to itself may be one more holder. One of
+    // A process of a run that hides its descriptors may be another holder. A hidden process of
     // another user is a set-user-id program, which the run does not control.
     if let Some(hidden) = processes
         .unreadable_of_runs()
@@ -169,9 +170,9 @@ fn origin_of(socket: DiagSocket, processes: &Processes, place: &SupervisorPaths)
     without_holder(socket, processes)
 }
 
-/// No process that can be read has the socket. Programs such as the SSH daemon close themselves to
-/// processes of their own user. If there is one, and if no process of a run could have put the
-/// socket where it is not seen, it is that program's.
+/// Handles a socket that no readable process has. Programs such as the SSH daemon hide from
+/// processes of their own user. If there is such a program, and if no process of a run could have
+/// hidden the socket, the socket belongs to that program.
 fn without_holder(socket: DiagSocket, processes: &Processes) -> TcpOrigin {
     let is_closed_program = |process: &&Unreadable| {
         !process.is_marked
@@ -193,7 +194,7 @@ fn without_holder(socket: DiagSocket, processes: &Processes) -> TcpOrigin {
     }
 }
 
-/// Whether processes of runs have this user. The account that commands run under always counts.
+/// Whether processes of runs have this user. The account that runs commands always counts.
 fn is_user_of_runs(user: u32, processes: &Processes) -> bool {
     user == rustix::process::geteuid().as_raw()
         || user == rustix::process::getuid().as_raw()

@@ -1,12 +1,12 @@
-//! Processes that are known to belong to no run.
+//! Remembers processes that belong to no run.
 //!
-//! A process that belongs to no run never comes to belong to one: only what a run starts does, and a
-//! process that loses its parent gets an ancestor of that one in its place. So it is found out once
-//! for each process, and a look goes through the descriptors of all others: those of runs, and those
-//! that are new. Of the known ones it is enough that one holds the connection.
+//! A process that belongs to no run never becomes part of one: only what a run starts is, and a
+//! process that loses its parent gets one of the parent's ancestors instead. This is therefore
+//! determined once for each process, and a look reads the descriptors of all others: those of runs,
+//! and new ones. Of the known processes, it suffices that one holds the connection.
 //!
-//! A process is known by its number and the number of its directory in `/proc`, which the kernel
-//! makes anew for each process. The mark is looked at each time all the same.
+//! A process is identified by its number and the inode of its directory in `/proc`, which the
+//! kernel makes anew for each process. The mark is nevertheless checked each time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::MaybeUninit;
@@ -17,36 +17,36 @@ use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
 
 use super::holders::Processes;
 
-/// Space for entries of a directory that are read at once.
+/// Size of the buffer for directory entries.
 const ENTRY_BYTES: usize = 16 * 1024;
 
-/// So many processes are asked about after one look.
+/// Most processes that are examined after one look.
 const LEARNT_AT_ONCE: usize = 64;
 
-/// So many holders are remembered, the last ones first.
+/// Most holders that are remembered, latest first.
 const MOST_HOLDERS: usize = 16;
 
 /// A process as one look saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SeenProcess {
-    /// The number of its directory.
+    /// The inode of its directory.
     directory: u64,
     knowledge: ProcessKnowledge,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessKnowledge {
-    /// The last look was the first one that saw it. Most processes are gone by the next one.
+    /// The last look was the first to see the process. Most processes are gone by the next look.
     New,
-    /// Its belonging is to be found out.
+    /// It is still to be determined whether the process belongs to a run.
     Stays,
-    /// It belongs to no run.
+    /// The process belongs to no run.
     Outsider,
-    /// It belongs to a run, or that is unknown. It is not asked about again.
+    /// The process belongs to a run, or that is unknown. It is not examined again.
     Other,
 }
 
-/// What earlier looks found.
+/// The results of earlier looks.
 #[derive(Debug, Default)]
 pub(super) struct SeenProcesses {
     processes: HashMap<i32, SeenProcess>,
@@ -55,8 +55,8 @@ pub(super) struct SeenProcesses {
 }
 
 impl SeenProcesses {
-    /// Looks for these sockets at all processes that are not known, and at known ones until each
-    /// socket has a holder. `None` where a socket has none.
+    /// Looks for these sockets in all unknown processes, and in known ones until each socket has a
+    /// holder. `None` if a socket has none.
     pub fn holding(&mut self, wanted: &BTreeSet<u32>) -> Option<Processes> {
         let mut found = Processes::default();
         let mut outsiders = Vec::new();
@@ -88,7 +88,7 @@ impl SeenProcesses {
             .then_some(found)
     }
 
-    /// Begins with those that held connections before.
+    /// Looks for holders among known processes, starting with those that held connections before.
     fn find_holders(
         &mut self,
         found: &mut Processes,
@@ -111,7 +111,7 @@ impl SeenProcesses {
         found.hold_all(wanted)
     }
 
-    /// Finds out about processes that more than one look saw.
+    /// Examines processes that more than one look saw.
     pub fn learn(&mut self, is_outsider: impl Fn(i32) -> bool) {
         let stays = |process: &SeenProcess| process.knowledge == ProcessKnowledge::Stays;
         let asked = self.processes.iter_mut().filter(|(_, seen)| stays(seen));
@@ -123,7 +123,7 @@ impl SeenProcesses {
             return;
         };
         for (pid, seen) in asked {
-            // The number meant the same process before and after it was asked about.
+            // The number referred to the same process before and after the examination.
             let is_outsider =
                 is_outsider(*pid) && directory_of(&table, *pid) == Some(seen.directory);
             seen.knowledge = if is_outsider {
@@ -140,7 +140,7 @@ fn proc() -> rustix::io::Result<OwnedFd> {
     rustix::fs::open("/proc", flags, Mode::empty())
 }
 
-/// The number and the directory of each process.
+/// Returns the number and the directory's inode of each process.
 fn all_processes() -> rustix::io::Result<Vec<(i32, u64)>> {
     let table = proc()?;
     let mut entries = vec![MaybeUninit::uninit(); ENTRY_BYTES];
@@ -152,7 +152,7 @@ fn all_processes() -> rustix::io::Result<Vec<(i32, u64)>> {
         let Some(pid) = number.and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // The number of the entry can be that of a process that has ended.
+        // The inode of the directory entry can be that of a process that has ended.
         found.extend(directory_of(&table, pid).map(|directory| (pid, directory)));
     }
     Ok(found)

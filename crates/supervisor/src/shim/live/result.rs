@@ -1,20 +1,21 @@
-//! The report of a run's end to the caller of the run.
+//! Reports the end of a run to its caller.
 
 use super::{Live, LiveState};
 use crate::message::EndedRun;
 use interlock_transcript::{ShownOutput, TranscriptReader};
 
-/// The largest result that the thread which sees the end sends itself.
+/// The largest result that is sent by the thread which notices the end.
 const SMALL_RESULT: usize = 64 * 1024;
 
 impl Live {
-    /// How it ended, with as much of the output as is to be shown; `None` before.
+    /// Returns how the run ended, with as much of the output as is to be shown. `None` before its
+    /// end.
     pub(super) fn result(&self) -> Option<EndedRun> {
         let mut state = self.state();
         if let Some(small) = self.small_result(&mut state) {
             return Some(small);
         }
-        // The transcript is read, and for that it needs its status.
+        // The transcript is about to be read, and needs its final status for that.
         if state.transcript.is_some() {
             self.write_final(&mut state);
         }
@@ -24,7 +25,8 @@ impl Live {
             .and_then(|transcript| transcript.head_and_tail(self.manner.show_chars));
         result.shown = match shown {
             Ok(shown) if shown.total_bytes == result.totals.bytes => shown,
-            // Not even its last status could be kept: then the transcript knows less than we do.
+            // If not even the final status could be written, the transcript knows less than this
+            // process.
             _ => ShownOutput {
                 total_bytes: result.totals.bytes,
                 omitted_bytes: result.totals.bytes,
@@ -36,7 +38,7 @@ impl Live {
         Some(result)
     }
 
-    /// The same where all of the output is in memory, or none is wanted.
+    /// Returns the result if all of the output is in memory, or if no output is wanted.
     pub(super) fn small_result(&self, state: &mut LiveState) -> Option<EndedRun> {
         let mut result = state.ended()?;
         let total = result.totals.bytes;

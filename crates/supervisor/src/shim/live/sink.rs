@@ -1,4 +1,4 @@
-//! From the run to its session: output, the end, and what is left.
+//! Passes the output of a run, its end and its leftovers to its session.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::cgroup::Group;
 use crate::message::{EndedRun, LimitReached, SandboxLimit};
 use crate::shim::protected_paths::WrittenWorkspace;
 
-/// Hands the output of the run to the session.
+/// Passes the output of the run to the session.
 pub(in crate::shim) struct Sink(pub Arc<Live>);
 
 impl OutputSink for Sink {
@@ -85,8 +85,8 @@ impl OutputSink for Sink {
         });
         let small = self.0.small_result(&mut state);
         let is_whole = |ended: &EndedRun| ended.shown.omitted_bytes == 0;
-        // Who knows of the session, or has to read its transcript, must find it ended. Else it may
-        // be forgotten at once.
+        // A client that knows of the session, or must read its transcript, must find it ended.
+        // Otherwise the session may be forgotten at once.
         if state.announced || !small.as_ref().is_some_and(is_whole) {
             self.0.write_final(&mut state);
         }
@@ -105,7 +105,7 @@ impl OutputSink for Sink {
 }
 
 impl Live {
-    /// As much of what a run wrote as it may write. One that wrote more is ended.
+    /// Cuts the output to what the run may still write. A run that writes more is ended.
     fn within_output_limit<'b>(&self, state: &mut LiveState, bytes: &'b [u8]) -> &'b [u8] {
         if self.manner.limits.pids.is_some() && !state.says_no_process {
             state.says_no_process = says_no_process(bytes);
@@ -119,7 +119,8 @@ impl Live {
         }
         if !state.wrote_too_much {
             state.wrote_too_much = true;
-            // Not yet known where the run is only just started: then its beginning ends it.
+            // This is unknown while the run is still starting. The function that begins the session
+            // then ends it.
             if let Some(run) = self.run.get() {
                 run.request_end(Signal::KILL);
             }
@@ -127,7 +128,8 @@ impl Live {
         bytes.get(..left).unwrap_or(bytes)
     }
 
-    /// What a look at the file systems of the run found. Whether the run has to be ended for it.
+    /// Records what a look at the file systems of the run found. Returns whether the run must be
+    /// ended because of it.
     pub fn note_space(&self, look: &SpaceLook) -> bool {
         let mut state = self.state();
         state.note_memory(look);
@@ -138,7 +140,7 @@ impl Live {
         low.is_some()
     }
 
-    /// The limit that a sandboxed run reached, if it did.
+    /// Returns the limit that a sandboxed run reached, if it did.
     fn limit_reached(&self, state: &LiveState, outcome: &RunOutcome) -> Option<LimitReached> {
         let record = state.record.as_ref()?;
         if record.shield != Some(PlanShield::Sandbox) {
@@ -168,7 +170,8 @@ impl Live {
             });
         }
         let refused = group.and_then(Group::pids_refused);
-        // Without a control group that counts refusals: there were enough processes, and a program said so.
+        // Without a control group that counts refusals, two signs together are proof: the run had
+        // enough processes to reach the limit, and a program reported a failure.
         let was_refused = outcome.may_lack_processes && state.says_no_process;
         let is_full = was_refused || refused.is_some_and(|refused| refused > 0);
         if let (true, Some(bound)) = (is_full, limits.pids) {
@@ -187,7 +190,8 @@ impl Live {
             });
         }
         let space = self.run.get().and_then(Run::space)?;
-        // What an earlier run left full is this run's limit only where it failed.
+        // A file system that an earlier run left full counts as this run's limit only if this run
+        // failed.
         let is_own = !space.was_full() || outcome.status != RunStatus::Exited(0);
         (state.was_tmp_full && is_own).then(|| LimitReached {
             limit: SandboxLimit::Tmp,
@@ -197,8 +201,8 @@ impl Live {
     }
 }
 
-/// Whether an output holds what programs write when no process could be started: shells, the C library, and
-/// programs that name the error.
+/// Whether an output contains a message about a process that could not be started, from shells, the
+/// C library, or programs that name the error.
 fn says_no_process(bytes: &[u8]) -> bool {
     const WORDS: [&[u8]; 5] = [
         b"Cannot fork",
