@@ -144,7 +144,7 @@ pub(super) fn open_layer(directory: &str) -> io::Result<OwnedFd> {
 }
 
 /// Mounts a directory under a layer. A directory that exists in both cannot be renamed (`EXDEV`),
-/// because the kernel makes no redirections with attributes in the user namespace.
+/// because the kernel makes no redirections with the option `userxattr`.
 pub(super) fn put(
     stage: &Stage,
     target: &str,
