@@ -154,7 +154,7 @@ pub(super) fn put(
     attach(lower, &stage.find(LOWER, MountPoint::Directory)?)?;
     attach(layer, &stage.find(LAYER, MountPoint::Directory)?)?;
     let made = overlay();
-    // The overlay has mounts of its own of both.
+    // The overlay has its own mounts of both.
     for path in [LAYER, LOWER] {
         rustix::mount::unmount(staged(path), UnmountFlags::DETACH)?;
         let (parent, name) = stage.parent_of(path)?;
