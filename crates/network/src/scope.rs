@@ -30,8 +30,8 @@ const MOST_CONNECTIONS: usize = 512;
 /// look up each name twice.
 const SAME_TIME: Duration = Duration::from_secs(2);
 
-/// Number of refusals that are recorded individually, and by how many this grows per second. The
-/// rest is counted.
+/// Size of a burst of refusals that are recorded individually, and the rate after a burst. The rest
+/// is counted.
 const MOST_REFUSALS: u32 = 200;
 const REFUSALS_PER_SECOND: u32 = 10;
 
@@ -41,8 +41,9 @@ const STREAM_TIME: Duration = Duration::from_secs(10);
 /// Pause of a listener that cannot accept.
 const REST: Duration = Duration::from_millis(50);
 
-/// Most questions about names at one time, and how many of them are asked at once before a limit
-/// per second applies: each makes the answering process look for the run. Further questions wait.
+/// Most questions about names that wait at one time, the size of a burst of questions, and their
+/// rate after a burst. Each question makes the answering process look for the run. Further
+/// questions wait.
 const MOST_QUESTIONS: usize = 32;
 const QUESTIONS_AT_ONCE: u32 = 256;
 const QUESTIONS_PER_SECOND: u32 = 50;

@@ -128,7 +128,7 @@ fn restricted_script(plan: &SandboxPlan, state_dir: &str) -> String {
         "programs gain no privileges",
         &["dumped", "no_new_privs: 1"],
     );
-    // An ordinary user has none, and cannot give up what programs could gain.
+    // An ordinary user has no capabilities, and cannot empty the set that programs could gain.
     if plan.user.host_uid == 0 {
         test(
             "no capability is left",

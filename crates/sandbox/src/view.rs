@@ -581,8 +581,8 @@ fn user_of(
         return Ok(same);
     };
     if request.backend == SandboxBackend::Landlock {
-        // Mounts map ids, and this backend makes none. `build_restricted` refuses what is not
-        // permitted.
+        // Ids are mapped by mounts, and this backend makes none. A run of root is refused in
+        // `build_restricted` unless the owner permits it.
         return Ok(same);
     }
     let mut sources = Vec::new();

@@ -15,10 +15,10 @@ const RESTING_TICKS: u64 = 5;
 /// Number of pages, beyond those that were left the last time, that are worth giving back.
 const WORTH_IT: u64 = 256;
 
-/// Number of checks after which pages are given back again. Even a resting process uses some of its
-/// code: the pages that it has at the first check after it gave memory back count as needed. The
-/// time of these checks does not divide a minute, so that work which comes twice a minute does not
-/// always fall into the first check.
+/// Number of checks after which the assumption about needed pages ends. Even a resting process uses
+/// some of its code: the pages that it has at the first check after it gave memory back count as
+/// needed until then. The time of these checks does not divide a minute, so that work which comes
+/// twice a minute does not fall into the first check each time.
 const NEEDED_LOOKS: u32 = 7;
 
 /// Detects when a process rests. It is checked every [`LOOK_EVERY`].

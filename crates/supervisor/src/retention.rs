@@ -46,7 +46,7 @@ impl SessionState {
 
 /// Returns all sessions, oldest first, except those that have ended and whose result is just being
 /// handed over, which are kept only if no caller takes the result. `living` are the instances of
-/// living supervisors; determine them right before this call.
+/// living supervisors; they must be determined after the list was requested and before this call.
 pub fn list(place: &SupervisorPaths, living: &[String]) -> Vec<ListedSession> {
     let mut all: Vec<ListedSession> = each(place)
         .filter_map(|(_, status)| {

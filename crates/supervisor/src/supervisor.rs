@@ -176,7 +176,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
 }
 
 /// Continues the parent process, which nothing has a reason to stop. A run without the shield could
-/// stop it, and could also stop the guard, which continues the supervisor.
+/// stop it. The process above the parent, which would continue it, may be stopped as well.
 pub(super) fn continue_parent() {
     if let Some(parent) = rustix::process::getppid() {
         let _ = rustix::process::kill_process(parent, rustix::process::Signal::CONT);

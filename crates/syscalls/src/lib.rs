@@ -57,9 +57,10 @@ pub fn program_without_namespaces() -> Option<Vec<FilterInstruction>> {
     Some(assemble_beside(TARGET?, &unseparated::blocks()))
 }
 
-/// The program that stands beside that one for a run on the host: calls of other architectures and of x32,
-/// which it would not see, end the process. With [`MemoryFiles::NeverExecuted`] it also lets no file in
-/// memory be made that could be executed.
+/// Returns the program that accompanies the filter and the rules of a run on the host, without the
+/// whole one: calls of other architectures and of x32, which the filter would not see, end the
+/// process. With [`MemoryFiles::NeverExecuted`], it also prevents making files in memory that could
+/// be executed.
 pub fn program_beside_host_tree(files: MemoryFiles) -> Option<Vec<FilterInstruction>> {
     Some(assemble_beside(TARGET?, &[table::memory_files(files)]))
 }

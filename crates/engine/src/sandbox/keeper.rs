@@ -1,6 +1,6 @@
-//! The keeper of a scope: a process that does nothing but hold what the runs of a scope share. These are
-//! the user, network, IPC and UTS namespaces, the file systems in memory at `/tmp` and the like, and the
-//! layers over caches of the owner.
+//! The keeper of a scope: a process that only holds what the runs of a scope share. These are the
+//! user, network, IPC and UTS namespaces, the in-memory file systems at `/tmp` and similar paths,
+//! and the layers over caches of the owner.
 //!
 //! ```text
 //! supervisor ─┬─► keeper      namespaces and file systems of the scope, then waiting
@@ -8,9 +8,10 @@
 //!             └─► shim ──► another run of the scope
 //! ```
 //!
-//! It is a copy of the supervisor, which has one thread and reads no plan, or, where it holds a container, a
-//! connection or the namespaces of `bwrap`, this binary executed anew. It sees an empty root, has no capability,
-//! is filtered like a run, and cannot be traced. It ends when the process that started it closes the link.
+//! The keeper is a copy of the supervisor, which has one thread and reads no plan, or, if it holds
+//! a container, a connection or the namespaces of `bwrap`, this binary executed anew. It sees an
+//! empty root, has no capability, is filtered like a run, and cannot be traced. It ends when the
+//! process that started it closes the link.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,7 +47,7 @@ use crate::mark::mark_this_process;
 use crate::unsafe_spawn::UMASK;
 use interlock_syscalls::MemoryFiles;
 
-/// The argument by which the binary becomes the keeper of a scope.
+/// The argument that turns the binary into the keeper of a scope.
 pub const KEEPER_COMMAND: &str = "sandbox-keeper";
 
 /// How long a keeper may take to be made.
@@ -58,44 +59,45 @@ const CONTAINER_PATIENCE: Duration = Duration::from_mins(1);
 /// How long the owner's `setupCommand` may take.
 pub const SETUP_PATIENCE: Duration = Duration::from_mins(10);
 
-/// What the machine is called inside.
+/// The host name inside.
 const HOST_NAME: &str = "sandbox";
 
-/// In front of the namespaces that the process of a run hands to the maker of its sandbox.
+/// Prefix of the namespaces that the process of a run hands to the maker of its sandbox.
 const SCOPE: &[u8] = b"scope";
 
-/// Says that the keeper is there, and that a container is among what it holds.
+/// The message that the keeper is ready, and that it also holds a container.
 const MADE_WITH_CONTAINER: &[u8] = b"made with container";
 
-/// What a keeper is made of. Two runs with equal orders share one keeper.
+/// The order from which a keeper is made. Two runs with equal orders share one keeper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeeperOrder {
     /// The name of the scope's directory.
     pub scope_id: String,
-    /// What makes the namespaces.
+    /// The backend that makes the namespaces.
     pub(super) backend: SandboxBackend,
     pub(super) user: SandboxUser,
     pub(super) tmp_bytes: u64,
-    /// The file systems in memory: where a run sees each, and its mode.
+    /// The in-memory file systems: the path at which a run sees each, and its mode.
     pub(super) memory: BTreeMap<String, u32>,
-    /// The caches of the owner that the scope has layers over.
+    /// The caches of the owner over which the scope has layers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) caches: Vec<KeptCache>,
-    /// On the host. The layers lie in it.
+    /// The scope's directory on the host, which contains the layers.
     pub(super) scope_directory: String,
-    /// What is served by `interlock netd`. Without it, there is a loopback alone.
+    /// The network that `interlock netd` serves. Without it, there is only a loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<ServedScope>,
     /// The container whose root file system the runs see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerOrder>,
-    /// The machine that runs are carried out on. The keeper then holds the connection, and nothing else.
+    /// The machine on which the runs execute. The keeper then holds the connection, and nothing
+    /// else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh: Option<SshOrder>,
 }
 
-/// What reaches the parts of a scope that lie outside of this kernel.
+/// The drivers that reach the parts of a scope outside this kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct ScopeDrivers {
     pub ready_container: ReadyContainer,
@@ -103,7 +105,7 @@ pub struct ScopeDrivers {
 }
 
 impl KeeperOrder {
-    /// How long it may take to be made: the owner's own command may be a part of that.
+    /// Returns how long the keeper may take to be made, which may include the owner's own command.
     pub fn patience(&self) -> Duration {
         let setup = self.container.as_ref().map(|own| &own.plan.setup_command);
         match setup {
@@ -115,13 +117,13 @@ impl KeeperOrder {
         }
     }
 
-    /// Whether its keeper starts no other program and reaches nothing outside of this kernel, so that a copy
-    /// of the process that starts it will do.
+    /// Whether the keeper starts no other program and reaches nothing outside this kernel, so that
+    /// a copy of the starting process suffices.
     fn is_made_by_copy(&self) -> bool {
         self.backend == SandboxBackend::Native && self.container.is_none() && self.ssh.is_none()
     }
 
-    /// The keeper that a run of this plan needs.
+    /// Returns the order of the keeper that a run of this plan needs.
     pub fn of(sandbox: &SandboxPlan) -> Self {
         let mut memory = BTreeMap::new();
         for mount in &sandbox.mounts {
@@ -154,8 +156,8 @@ impl KeeperOrder {
     }
 }
 
-/// What a keeper holds, as descriptors. They stay usable for as long as they are open, so a run that has
-/// begun does not depend on them being held elsewhere.
+/// The namespaces that a keeper holds, as descriptors. They stay usable for as long as they are
+/// open, so a run that has begun does not depend on the keeper.
 #[derive(Debug)]
 pub struct ScopeNamespaces {
     user: OwnedFd,
@@ -166,7 +168,7 @@ pub struct ScopeNamespaces {
     container: Option<ContainerNamespaces>,
 }
 
-/// Which namespaces they are, by device and inode.
+/// Identifies namespaces by device and inode.
 pub(super) type NamespaceIds = Vec<(u64, u64)>;
 
 impl ScopeNamespaces {
@@ -178,10 +180,10 @@ impl ScopeNamespaces {
         self.descriptors().into_iter().map(id).collect()
     }
 
-    /// As many descriptors as it consists of, without a container.
+    /// The number of descriptors without a container.
     const COUNT: usize = 5;
 
-    /// In the order of [`ScopeNamespaces::descriptors`].
+    /// Makes the value from descriptors in the order of [`ScopeNamespaces::descriptors`].
     pub fn from_descriptors(mut descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let container = descriptors.split_off(Self::COUNT.min(descriptors.len()));
         let container = if container.is_empty() {
@@ -225,7 +227,7 @@ impl ScopeNamespaces {
         all
     }
 
-    /// What the root of the container holds that the plan names.
+    /// Takes what the root of the plan's container holds.
     pub(super) fn take_image(&self, plan: &SandboxPlan) -> io::Result<Vec<ImageEntry>> {
         match (&self.container, &plan.container) {
             (Some(container), Some(_)) => container.take_root(plan),
@@ -236,12 +238,12 @@ impl ScopeNamespaces {
         }
     }
 
-    /// The inode of the network namespace, by which processes in it are known.
+    /// Returns the inode of the network namespace, which identifies the processes in it.
     pub fn network_inode(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&self.network)?.st_ino)
     }
 
-    /// The process of a run hands them to the maker of its sandbox.
+    /// Hands the namespaces to the maker of a sandbox. The process of a run calls this.
     pub(super) fn send(&self, link: &OwnedFd) -> io::Result<()> {
         link::send(link, SCOPE, &self.descriptors())
     }
@@ -254,25 +256,25 @@ impl ScopeNamespaces {
         Self::from_descriptors(descriptors)
     }
 
-    /// Moves the calling process, which has one thread, into the scope's user namespace.
+    /// Moves the calling process, which must have one thread, into the scope's user namespace.
     pub(super) fn enter_user(&self) -> io::Result<()> {
         enter(self.user.as_fd(), SeparatedPart::User)
     }
 
-    /// Moves the calling process, which is in the user namespace, into the rest that runs share.
+    /// Moves the calling process, which is in the user namespace, into the other shared namespaces.
     pub(super) fn enter_shared(&self) -> io::Result<()> {
         enter(self.network.as_fd(), SeparatedPart::Network)?;
         enter(self.communication.as_fd(), SeparatedPart::Communication)?;
         enter(self.host_name.as_fd(), SeparatedPart::HostName)
     }
 
-    /// As many file systems as a keeper holds.
+    /// Returns the number of file systems that a keeper holds.
     fn kept_count(order: &KeeperOrder) -> usize {
         order.memory.len() + order.caches.len()
     }
 
-    /// The file systems of the scope, each as a mount that can be attached once. A child takes them: no
-    /// process of an ordinary user comes back from another mount namespace.
+    /// Takes the file systems of the scope, each as a mount that can be attached once. A child does
+    /// this, because no process of an ordinary user can return from another mount namespace.
     pub(super) fn take_memory(&self, order: &KeeperOrder) -> io::Result<BTreeMap<String, OwnedFd>> {
         let (own, of_child) = link::pair()?;
         match unsafe_confine::fork()? {
@@ -306,24 +308,27 @@ impl ScopeNamespaces {
     }
 }
 
-/// A keeper that was started and has to say that it is there.
+/// A started keeper, which has yet to report that it is ready.
 #[derive(Debug)]
 pub struct StartedKeeper {
     pub pid: Pid,
-    /// Readable when the keeper has something to say or is gone. The keeper ends when this is closed.
+    /// Becomes readable when the keeper has a message or is gone. The keeper ends when this is
+    /// closed.
     pub link: OwnedFd,
 }
 
 impl StartedKeeper {
-    /// Executes this binary anew. For a process with one thread, or one that no thread of its own forks.
+    /// Executes this binary anew. The calling process must have one thread, or must not fork in any
+    /// of its own threads.
     pub fn start(order: &KeeperOrder) -> io::Result<Self> {
         let (link, of_keeper) = link::pair()?;
         let pid = super::start_self(KEEPER_COMMAND, super::order_file(order)?, of_keeper)?;
         Ok(Self { pid, link })
     }
 
-    /// As [`StartedKeeper::start`], by a copy of the calling process where that will do: to execute this
-    /// binary takes most of the time that a keeper takes. `fork` has the child call [`keep_scope`], and end.
+    /// Does the same as [`StartedKeeper::start`], but by a copy of the calling process if that
+    /// suffices, because executing this binary takes most of the time that a keeper needs. `fork`
+    /// must make the child call [`keep_scope`], and then end.
     pub fn start_by(
         order: &KeeperOrder,
         fork: impl FnOnce(&KeeperOrder, OwnedFd) -> io::Result<Pid>,
@@ -336,8 +341,8 @@ impl StartedKeeper {
         Ok(Self { pid, link })
     }
 
-    /// What it holds, once it is there, and the sockets of its network, in the order of
-    /// [`ScopeSockets::from_descriptors`]. The error says which step failed.
+    /// Returns what the keeper holds, once it is ready, and the sockets of its network, in the
+    /// order of [`ScopeSockets::from_descriptors`]. The error says which step failed.
     pub fn receive(&self) -> Result<(ScopeNamespaces, Vec<OwnedFd>), String> {
         let (text, descriptors) = link::receive(&self.link, SETUP_PATIENCE)
             .map_err(|error| format!("the keeper of its scope said nothing: {error}"))?;
@@ -353,8 +358,8 @@ impl StartedKeeper {
     }
 }
 
-/// The whole life of the process. Its standard input is the link to the process that started it, and its
-/// standard output the order, as a file in memory. Only [`StartedKeeper::start`] starts it.
+/// Runs the keeper until it ends. Its standard input is the link to the process that started it,
+/// and its standard output the order, as a file in memory. Only [`StartedKeeper::start`] starts it.
 pub fn become_scope_keeper(drivers: ScopeDrivers) -> i32 {
     let link = rustix::stdio::stdin();
     let Err(InitFailure(why)) = keep(link, drivers) else {
@@ -364,7 +369,7 @@ pub fn become_scope_keeper(drivers: ScopeDrivers) -> i32 {
     1
 }
 
-/// The same for a child of the process that started it, which has one thread and no descriptor but the
+/// Does the same in a child of the process that started it, which has one thread and only the
 /// standard streams, of which the first is the link.
 pub fn keep_scope(order: &KeeperOrder) -> i32 {
     let link = rustix::stdio::stdin();
@@ -398,8 +403,8 @@ fn keep(link: BorrowedFd<'static>, drivers: ScopeDrivers) -> Result<(), InitFail
     hold(link, &order, container)
 }
 
-/// Makes what the runs of the scope share, hands it over, and holds it until the link is closed or the container
-/// is gone.
+/// Makes what the runs of the scope share, hands it over, and holds it until the link is closed or
+/// the container is gone.
 fn hold(
     link: BorrowedFd<'_>,
     order: &KeeperOrder,
@@ -424,7 +429,7 @@ fn hold(
     };
     let mut caches = Vec::new();
     if is_other_user && layers.is_some() {
-        // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
+        // Only the owner of a file system can map its ids, so root opens the sources.
         separate_mounts(UnshareFlags::NEWNS)?;
         caches = open(&|owner| id_map(owner, order.user))?;
     }
@@ -482,7 +487,8 @@ fn hold(
     let borrowed: Vec<BorrowedFd<'_>> = handed.iter().map(|one| one.as_fd()).collect();
     link::send(link, word, &borrowed).step(|| "handing over the namespaces".to_owned())?;
     drop(handed);
-    // Nothing is ever said to it: the only events are that the other end or the container is gone.
+    // The keeper receives no messages: the only events are that the other end or the container is
+    // gone.
     loop {
         let mut polled = vec![PollFd::from_borrowed_fd(link, PollFlags::IN)];
         polled.extend(ended.iter().map(|ended| PollFd::new(ended, PollFlags::IN)));
@@ -502,7 +508,7 @@ fn switch_on_loopback() -> io::Result<()> {
     switch_loopback_on(socket.as_fd())
 }
 
-/// In the order of [`ScopeNamespaces::descriptors`].
+/// Opens the namespaces in the order of [`ScopeNamespaces::descriptors`].
 pub(super) fn open_namespaces() -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open = |kind| rustix::fs::open(format!("/proc/self/ns/{kind}"), flags, Mode::empty());

@@ -144,7 +144,7 @@ pub(super) fn open_layer(directory: &str) -> io::Result<OwnedFd> {
 }
 
 /// Mounts a directory under a layer. A directory that exists in both cannot be renamed (`EXDEV`),
-/// because the kernel makes no redirections with attributes in the user namespace.
+/// because the kernel makes no redirections with the option `userxattr`.
 pub(super) fn put(
     stage: &Stage,
     target: &str,
@@ -154,7 +154,7 @@ pub(super) fn put(
     attach(lower, &stage.find(LOWER, MountPoint::Directory)?)?;
     attach(layer, &stage.find(LAYER, MountPoint::Directory)?)?;
     let made = overlay();
-    // The overlay has mounts of its own of both.
+    // The overlay has its own mounts of both.
     for path in [LAYER, LOWER] {
         rustix::mount::unmount(staged(path), UnmountFlags::DETACH)?;
         let (parent, name) = stage.parent_of(path)?;

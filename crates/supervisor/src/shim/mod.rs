@@ -494,7 +494,8 @@ fn tell_begun(birth: &Birth, record: &SessionRecord) {
     let _ = handover::send_report(&birth.control, &ShimReport::Begun { name });
 }
 
-/// Until when the client that ordered the run waits for its end, and how long it is waited for.
+/// The times that govern the result: when the session is announced, and until when the client that
+/// ordered the run waits for its end.
 struct ResultWait {
     announce_at: Instant,
     /// When the session goes to the background.

@@ -103,7 +103,7 @@ impl Agents {
         }
     }
 
-    /// Returns those children of the supervisor that are no strays.
+    /// Returns those children of the supervisor that are not strays.
     pub fn inits(&self) -> impl Iterator<Item = Pid> {
         let living = self.by_name.values().map(|agent| agent.init.pid);
         living.chain(self.let_go.iter().copied())

@@ -255,7 +255,7 @@ impl Keepers {
         }
     }
 
-    /// Returns those children of the supervisor that are no strays.
+    /// Returns those children of the supervisor that are not strays.
     pub fn pids(&self) -> impl Iterator<Item = Pid> {
         let living = self.by_token.values().map(|keeper| keeper.started.pid);
         living.chain(self.let_go.iter().map(|(pid, _)| *pid))

@@ -40,7 +40,7 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Returns those children of the supervisor that are no strays.
+    /// Returns those children of the supervisor that are not strays.
     pub fn pids(&self) -> impl Iterator<Item = Pid> {
         let living = self.netd.iter().map(|(_, netd)| netd.pid);
         living.chain(self.ended.iter().copied())
