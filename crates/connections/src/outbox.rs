@@ -154,7 +154,7 @@ impl Outbox {
         self.line().socket.is_none()
     }
 
-    /// Accepts no messages after those that wait now.
+    /// Ends the sending task once all messages are sent.
     pub fn finish(&self) {
         let mut line = self.line();
         line.is_last = true;
