@@ -1,5 +1,5 @@
-//! Which addresses are called: `https` only, and none of this machine or its network unless the owner says
-//! so. A name is resolved once, and what was checked is what is dialed.
+//! Checks which addresses may be called: `https` only, and none of this machine or its network
+//! unless the owner allows it. A name is resolved once, and only the checked addresses are dialed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 /// The address of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAddress {
-    /// With the port, as the `Host` header has it.
+    /// The host and the port, as in the `Host` header.
     authority: String,
     host: String,
     port: u16,
-    /// In front of every path; without a slash at its end.
+    /// The prefix of every path, without a slash at its end.
     base: String,
     allows_private: bool,
 }
@@ -43,8 +43,8 @@ pub trait ServiceStream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> ServiceStream for S {}
 
 impl ServiceAddress {
-    /// Reads an address. One that names an address of this network by number is refused here, before
-    /// anything is resolved.
+    /// Parses an address. A numeric address of this network is refused here, before anything is
+    /// resolved.
     pub fn check(text: &str, allows_private: bool) -> Result<Self, AddressRefusal> {
         let uri: Uri = text.parse().map_err(|_| AddressRefusal::NotOne)?;
         if uri.scheme_str() != Some("https") {
@@ -70,8 +70,8 @@ impl ServiceAddress {
         })
     }
 
-    /// The address of a socket that this service named, and the path below it. Its host must be the
-    /// service's own, or stand below `domain`: no answer leads elsewhere.
+    /// Returns the address of a socket that this service named, and the path below it. The host
+    /// must be the service's own or a name below `domain`, so that no answer can lead elsewhere.
     pub(crate) fn socket(
         &self,
         text: &str,
@@ -106,7 +106,7 @@ impl ServiceAddress {
         &self.base
     }
 
-    /// Connects to the address that was checked, and to no other.
+    /// Connects to the addresses that were checked, and to no others.
     pub(crate) async fn connect(&self) -> Result<Box<dyn ServiceStream>, AddressRefusal> {
         let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
         let found: Vec<SocketAddr> = found
@@ -119,7 +119,7 @@ impl ServiceAddress {
         if found.is_empty() {
             return Err(AddressRefusal::Unresolved("none".to_owned()));
         }
-        // One after the other: those that were checked, and no others.
+        // The checked addresses are tried one after the other, and no others.
         let stream = TcpStream::connect(found.as_slice()).await;
         let stream = stream.map_err(|error| unreachable(error.to_string()))?;
         let _ = stream.set_nodelay(true);
@@ -159,12 +159,12 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         || address.is_multicast()
         || first & 0xfe00 == 0xfc00
         || matches!(first & 0xffc0, 0xfe80 | 0xfec0)
-        // What a network translates by rules of its own.
+        // Addresses that a network translates by rules of its own.
         || segments[..3] == [0x64, 0xff9b, 1]
         || ipv4_within(segments).is_some_and(is_private_v4)
 }
 
-/// The address of IPv4 that one of IPv6 leads to, by way of a translator or a tunnel.
+/// Returns the IPv4 address to which an IPv6 address leads through a translator or a tunnel.
 fn ipv4_within(segments: [u16; 8]) -> Option<Ipv4Addr> {
     let ([0, 0, 0, 0, 0, 0, high, low]
     | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
@@ -247,7 +247,8 @@ mod tests {
         ] {
             assert!(is_private_address(private.parse().unwrap()), "{private}");
         }
-        // The last one is a public address behind a translator: all that a network without IPv4 has.
+        // The last address is a public one behind a translator, the only kind that a network
+        // without IPv4 has.
         for public in [
             "1.1.1.1",
             "142.250.1.1",

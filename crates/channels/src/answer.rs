@@ -1,8 +1,9 @@
-//! Which answers count.
+//! Decides which answers count.
 //!
-//! A decision counts if it is on a message that Interlock sent for this approval, or typed in a chat that
-//! got it; if its sender is an approver now, by the platform's exact id; and if the message showed the
-//! whole view, where it allows anything. Adapters have dropped what is no new event of a person.
+//! A decision counts if all of this holds. It is on a message that Interlock sent for this
+//! approval, or was typed in a chat that received one. Its sender is an approver now, by the
+//! platform's exact id. If it allows anything, the message showed the whole view. Adapters have
+//! already dropped everything that is not a new event of a person.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -21,18 +22,18 @@ use crate::rights::target_rights;
 use crate::settings::{ChatSetup, account_prefix, approvers, takes_decisions};
 use crate::typed::{TypedCommand, parse};
 
-/// A stranger gets one refusal in this time.
+/// How often a stranger is told about a refusal at most.
 const REFUSAL_EVERY: Duration = Duration::from_mins(1);
 
-/// Strangers that are remembered; of more, none gets an answer.
+/// The most strangers that are remembered. Further strangers receive no answer.
 const MOST_STRANGERS: usize = 1_000;
 
-/// When strangers were refused last.
+/// When each stranger was last refused.
 #[derive(Debug, Default)]
 pub(crate) struct Strangers(Mutex<HashMap<String, Instant>>);
 
 impl Strangers {
-    /// Whether this one gets an answer now.
+    /// Whether this sender receives an answer now.
     fn may_be_told(&self, sender: &str) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -45,7 +46,7 @@ impl Strangers {
     }
 }
 
-/// The account that an update came to, and the config of now.
+/// The account that received an update, and the present config.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnswerContext<'a> {
     pub(crate) desk: &'a dyn ApprovalDesk,
@@ -56,13 +57,13 @@ pub(crate) struct AnswerContext<'a> {
     pub(crate) strangers: &'a Strangers,
 }
 
-/// What became of an update.
+/// The result of an update.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Handled {
-    /// The text is for the chat; none says nothing.
+    /// The text is for the chat. `None` sends nothing.
     Done(Option<String>),
-    /// An approver answers a message that the store does not know, while one is being sent: it may be that
-    /// one. The text is for the chat if it is not.
+    /// An approver answers a message that the store does not know while a message is being sent,
+    /// which may be the same one. If it is not, the text is for the chat.
     NotYet(Option<String>),
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn handle(context: AnswerContext<'_>, update: &ChatUpdate) -> Handled
 
 /// An answer to a message that the store does not know.
 struct UnknownMessage {
-    /// The approval that the answer names, if it names one.
+    /// The approval that the answer names, if any.
     approval: Option<String>,
     said: Option<String>,
 }
@@ -124,8 +125,8 @@ fn handle_known(
     }
 }
 
-/// The approvals that a message of this account is about. Ids of other platforms, and of other accounts,
-/// may be the same.
+/// Returns the approvals that a message of this account is about. Other platforms and accounts may
+/// use the same ids.
 fn rows_at(context: AnswerContext<'_>, chat: &str, message: &str) -> Vec<ChatMessageRow> {
     let rows = context.desk.store().chat_messages_at(chat, message);
     let mut rows: Vec<ChatMessageRow> = rows.unwrap_or_default();
@@ -133,7 +134,8 @@ fn rows_at(context: AnswerContext<'_>, chat: &str, message: &str) -> Vec<ChatMes
     rows
 }
 
-/// A prompt that waits was replaced, and not by this gateway: nothing is allowed by it any more.
+/// Handles a pending prompt that was replaced, but not by this gateway. It can allow nothing any
+/// more.
 fn replaced(
     context: AnswerContext<'_>,
     place: &ChatPlace,
@@ -162,7 +164,7 @@ fn replaced(
     Ok(None)
 }
 
-/// A pressed button, and the message that it was on.
+/// A pressed button, and the message that contains it.
 #[derive(Clone, Copy)]
 struct TappedButton<'a> {
     tap: ChatTap,
@@ -200,7 +202,7 @@ fn decide_by_tap(
     let Ok(approval) = context.desk.approval(&row.approval_id) else {
         return Ok(None);
     };
-    // What was shown by a message that another program replaced is not known.
+    // If another program replaced the message, what the approver saw is unknown.
     let rights = target_rights(context.desk, context.kind, &approval);
     row.offers_allow &= match tapped.message {
         TappedMessage::Unedited => true,
@@ -208,7 +210,8 @@ fn decide_by_tap(
         TappedMessage::Shows(text) => is_prompt(text, &approval, &rights),
     };
     Ok(match tap {
-        // The decision stays: it is repeated in words, where what is stored can be read once more.
+        // This tap stores nothing yet. The approver confirms by typing, and can read once more what
+        // would be stored.
         ChatTap::AllowAlways if approval.ended.is_none() && row.offers_allow => Some(format!(
             "To store it for good, type: /approve {} allow-always",
             approval.short_id
@@ -239,14 +242,15 @@ fn typed(
             if let Err(refused) = check_sender(context, sender, None) {
                 return Ok(refused);
             }
-            // The same words for an approval that there is not and for one of another chat.
+            // The text is the same for an approval that does not exist and for one of another chat,
+            // so that it reveals neither.
             let shown = ShownLine::new(&reference);
             let shown: String = shown.as_str().chars().take(40).collect();
             let unknown = Some(format!("{shown}: no such approval was sent to this chat"));
             let Ok(approval) = context.desk.approval(&reference) else {
                 return Ok(unknown);
             };
-            // A prefix of an id is for programs; people have the whole short id.
+            // Only programs use prefixes of ids. People see the whole short id.
             if reference != approval.short_id && reference != approval.id {
                 return Ok(unknown);
             }
@@ -269,7 +273,7 @@ fn typed(
     })
 }
 
-/// `/exec` and `/elevated`. In reply to a prompt they are for its conversation.
+/// Handles `/exec` and `/elevated`. In reply to a prompt, they apply to its conversation.
 fn directive(
     context: AnswerContext<'_>,
     sender: &str,
@@ -282,7 +286,7 @@ fn directive(
         return None;
     }
     let who = named(context.kind, sender);
-    // Who may set anything is an approver, or at least an owner; to others Interlock is silent.
+    // Only approvers and owners can change settings. Others receive no answer.
     let config = context.desk.config()?;
     let owners = config.config().commands.owner_allow_from.iter().flatten();
     let is_known = owners.into_iter().any(|owner| *owner == who);
@@ -308,13 +312,13 @@ fn directive(
     })
 }
 
-/// Refuses all but the approvers of now. The error is what the chat is told, if anything.
+/// Refuses all senders but the present approvers. The error is the text for the chat, if any.
 fn check_sender(
     context: AnswerContext<'_>,
     sender: &str,
     approval: Option<&str>,
 ) -> Result<(), Option<String>> {
-    // Its own accounts say nothing that counts, and are told nothing.
+    // Interlock's own accounts never decide and receive no answers.
     if context.setup.is_own(context.kind, sender) {
         return Err(None);
     }
@@ -329,15 +333,16 @@ fn check_sender(
     Err(Some("You are not an approver.".to_owned()))
 }
 
-/// Whether anything that a sender says could count: of an approver or an owner. The events of all others
-/// are not remembered, so that they cannot fill the disk.
+/// Whether an update of this sender could count, because the sender is an approver or an owner.
+/// Events of all others are not stored, so that they cannot fill the disk.
 pub(crate) fn may_count(config: &Config, kind: ChannelKind, sender: &str) -> bool {
     let who = named(kind, sender);
     let mut owners = config.commands.owner_allow_from.iter().flatten();
     owners.any(|owner| *owner == who) || approvers(config, kind).iter().any(|id| id == sender)
 }
 
-/// Whether a sender is an approver now, by the exact id, and none of Interlock's own accounts.
+/// Whether a sender is an approver now, by the exact id, and is not one of Interlock's own
+/// accounts.
 fn is_approver(context: AnswerContext<'_>, sender: &str) -> bool {
     let config = context.desk.config();
     let config = config.as_ref().map(|file| file.config());
@@ -382,13 +387,13 @@ fn decide(
         reason,
     });
     match decided {
-        // The message itself is edited.
+        // The edited message shows the decision, so no reply is needed.
         Ok(_) => None,
         Err(error) => Some(format!("{short_id}: {}", refusal_text(&error))),
     }
 }
 
-/// Whether a message was sent by the account that heard the answer.
+/// Whether the account that received the answer sent the message.
 fn is_of_account(context: AnswerContext<'_>, row: &ChatMessageRow) -> bool {
     let front = account_prefix(context.kind, context.account);
     let rest = row.target.strip_prefix(&front);
@@ -405,12 +410,12 @@ fn refusal_text(error: &ApprovalRefusal) -> String {
     error.to_string()
 }
 
-/// A sender as records name it: by the platform's id.
+/// Returns a sender as records name it, by the platform's id.
 pub(crate) fn named(kind: ChannelKind, sender: &str) -> String {
     format!("{}:{sender}", kind.as_str())
 }
 
-/// What was refused is in the audit, under the platform's id.
+/// Records a refusal in the audit, under the platform's id.
 fn record_refusal(context: AnswerContext<'_>, who: &str, approval: Option<&str>, why: &str) {
     let record = json!({
         "approvalId": approval,

@@ -1,4 +1,4 @@
-//! What every platform has to do.
+//! The interface that every platform implements.
 
 use std::fmt;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl ChannelKind {
         Self::Webhook,
     ];
 
-    /// As the config and receipts name it.
+    /// Returns the name in the config and in receipts.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Matrix => "matrix",
@@ -47,7 +47,7 @@ impl ChannelKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
-    /// The platforms that bring what happened by a socket.
+    /// Whether the platform sends its events over a socket.
     pub(crate) fn has_socket(self) -> bool {
         match self {
             Self::Slack | Self::Discord => true,
@@ -55,7 +55,8 @@ impl ChannelKind {
         }
     }
 
-    /// The platforms that say who answers. They are listened to; the others call by themselves.
+    /// Whether the platform identifies who answers. Such platforms are listened to. The others call
+    /// Interlock themselves.
     pub fn is_chat(self) -> bool {
         match self {
             Self::Matrix | Self::Telegram | Self::Slack | Self::Discord => true,
@@ -64,7 +65,7 @@ impl ChannelKind {
     }
 }
 
-/// Where a platform keeps a message.
+/// The platform's ids of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MessageRef {
     pub chat: String,
@@ -72,8 +73,9 @@ pub struct MessageRef {
 }
 
 impl MessageRef {
-    /// The message that a platform took, by the names that it gave. One without names cannot be edited,
-    /// and an answer to it would not be known: it counts as not sent.
+    /// Returns the message that a platform accepted, by the ids that it returned. A message without
+    /// ids counts as not sent, because it could not be edited and answers to it could not be
+    /// recognized.
     pub(crate) fn named<T: Into<String>>(
         platform: &str,
         chat: Option<T>,
@@ -88,7 +90,7 @@ impl MessageRef {
         }
     }
 
-    /// Whether the store takes these names.
+    /// Checks that the store accepts these ids.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         let Self { chat, message } = self;
         SentChatMessage {
@@ -101,14 +103,15 @@ impl MessageRef {
     }
 }
 
-/// Why a platform did not take something.
+/// Why a platform did not accept a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChatFailure {
-    /// It will not take it later either. Why, for people; without secrets.
+    /// The platform will not accept it later either. The reason is for people and contains no
+    /// secrets.
     Refused(String),
-    /// It may take it later.
+    /// The platform may accept it later.
     Passing(String),
-    /// It says when to come back. Nothing failed.
+    /// The platform says when to try again. Nothing failed.
     Busy { after: Duration },
 }
 
@@ -121,7 +124,7 @@ impl fmt::Display for ChatFailure {
     }
 }
 
-/// A call to a platform, in the making.
+/// A call to a platform in progress.
 pub type ChatFuture<'a, T> = BoxFuture<'a, Result<T, ChatFailure>>;
 
 impl From<AddressRefusal> for ChatFailure {
@@ -135,7 +138,7 @@ impl From<AddressRefusal> for ChatFailure {
     }
 }
 
-/// A decision by one tap: a reaction, or a button.
+/// A decision by one tap: a reaction or a button.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChatTap {
     AllowOnce,
@@ -144,7 +147,7 @@ pub enum ChatTap {
 }
 
 impl ChatTap {
-    /// The word that a button carries.
+    /// Returns the word that a button carries.
     pub(crate) fn word(self) -> &'static str {
         self.decision().as_str()
     }
@@ -163,27 +166,27 @@ impl ChatTap {
     }
 }
 
-/// Where something was said, so that it can be replied to.
+/// Where a person answered, so that Interlock can reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatPlace {
     pub chat: String,
-    /// The message that was tapped, or that said it.
+    /// The message that was tapped, or that contains the text.
     pub message: String,
-    /// What the platform wants to be answered by, where a tap has that.
+    /// The id that the platform expects in the reply to a tap, if it uses one.
     pub interaction: Option<String>,
-    /// The platform's id of the event, where the platform may send one event twice: it counts once.
+    /// The platform's id of the event, if the platform may send an event twice. It counts once.
     pub event: Option<String>,
 }
 
-/// What a person did. Adapters report new events of persons only: no edits, forwards, quotes, code blocks
-/// or taken-back reactions, nothing of bots or webhooks, and nothing of the account itself.
+/// What a person did. Adapters report only new events of persons: no edits, forwards, quotes, code
+/// blocks or removed reactions, nothing from bots or webhooks, and nothing from the account itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChatUpdate {
     Tapped {
         sender: String,
         place: ChatPlace,
         tap: ChatTap,
-        /// The approval that the button itself names, where it can: it must be that of the message.
+        /// The approval that the button itself names, if it can. It must be the message's approval.
         names: Option<String>,
         message: TappedMessage,
     },
@@ -191,11 +194,11 @@ pub enum ChatUpdate {
         sender: String,
         place: ChatPlace,
         text: String,
-        /// The message that it replies to, or whose thread it stands in.
+        /// The message that the text replies to, or whose thread contains it.
         replies_to: Option<String>,
     },
-    /// The account's own message was replaced. Interlock replaces no prompt that waits: another program
-    /// has the account's token.
+    /// The account's own message was replaced. Interlock never replaces a pending prompt, so
+    /// another program has the account's token.
     Replaced { place: ChatPlace },
 }
 
@@ -216,18 +219,19 @@ impl ChatUpdate {
     }
 }
 
-/// What a platform says of the message whose button was pressed. A program with the account's own token
-/// could have replaced the command in it: then the approver decided about another text.
+/// What a platform reports about the message whose button was pressed. A program with the account's
+/// own token could have replaced the command in it. Then the approver would have decided about
+/// another text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TappedMessage {
-    /// It was not edited, as far as the platform says.
+    /// The message was not edited, according to the platform.
     Unedited,
     Edited,
-    /// It shows this: the title, the block and the note, one behind the other.
+    /// The message shows this text: the title, the block and the note, concatenated.
     Shows(String),
 }
 
-/// What happened since the cursor, and the next one. The cursor is stored when all of it was handled.
+/// The updates since the cursor, and the next cursor. It is stored after all of them were handled.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChatUpdates {
     pub updates: Vec<ChatUpdate>,
@@ -242,7 +246,7 @@ pub struct NewMessage<'a> {
     pub key: &'a str,
 }
 
-/// A message that a chat has, and what it shows from now on.
+/// A message that a chat has, and what it will show.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageEdit<'a> {
     pub at: &'a MessageRef,
@@ -250,57 +254,57 @@ pub struct MessageEdit<'a> {
     pub key: &'a str,
 }
 
-/// From where on an account is read. Without a cursor, what happened before now is skipped.
+/// Where reading an account begins. Without a cursor, earlier events are skipped.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadFrom<'a> {
     pub cursor: Option<&'a str>,
-    /// Those whose invitations are accepted.
+    /// The senders whose invitations are accepted.
     pub approvers: &'a [String],
 }
 
-/// A platform account. `send` and `edit` are called again after a failure or a crash: where the platform
-/// has an idempotency key, `key` makes that one message.
+/// A platform account. `send` and `edit` are called again after a failure or a crash. If the
+/// platform has idempotency keys, `key` prevents a second message.
 pub trait ChatChannel: fmt::Debug + Send + Sync {
     /// Whether the platform shows this text unaltered.
     fn fits(&self, message: &ChatMessage) -> bool;
 
-    /// At least this long between two messages of one chat.
+    /// Returns the shortest pause between two messages of one chat.
     fn pause(&self) -> Duration;
 
-    /// Whether persons can type decisions where a message goes.
+    /// Whether people can type decisions where a message goes.
     fn takes_typed(&self, _target: &ChatTarget) -> bool {
         true
     }
 
     fn send<'a>(&'a self, new: NewMessage<'a>) -> ChatFuture<'a, MessageRef>;
 
-    /// What belongs to a message and is sent behind it, once the message is marked. It may fail: the
-    /// message can be decided without it.
+    /// Sends what belongs to a message, once the message is marked as sent. It may fail, because
+    /// the approval can be decided without it.
     fn send_buttons<'a>(&'a self, _of: MessageEdit<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 
-    /// Replaces a message that was sent, with its buttons. Where a platform keeps messages as they are, a
-    /// late answer gets the winner.
+    /// Replaces a sent message and its buttons. If a platform cannot edit messages, a late answer
+    /// is told the decision that won.
     fn edit<'a>(&'a self, _edit: MessageEdit<'a>) -> ChatFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Takes a message away, where the platform can.
+    /// Removes a message, if the platform can.
     fn remove<'a>(&'a self, _at: &'a MessageRef, _key: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Waits for what happens. Only chats ([`ChannelKind::is_chat`]) are asked.
+    /// Waits for updates. Only chats ([`ChannelKind::is_chat`]) are asked for them.
     fn updates<'a>(&'a self, _from: ReadFrom<'a>) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(std::future::pending())
     }
 
-    /// A short answer to one update.
+    /// Sends a short reply to one update.
     fn reply<'a>(&'a self, _to: &'a ChatPlace, _text: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether the account works: who it is, by the platform's word.
+    /// Checks that the account works. Returns its name, according to the platform.
     fn whoami(&self) -> ChatFuture<'_, String>;
 }

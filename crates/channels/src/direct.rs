@@ -1,9 +1,10 @@
-//! The chats in which a platform takes messages for one person.
+//! The direct chat of each person, in which a platform delivers private messages.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Direct chats that were found or made, by person. A chat is looked up once: platforms limit how often.
+/// Direct chats that were found or created, by person. Each is looked up once, because platforms
+/// limit the rate.
 #[derive(Debug, Default)]
 pub(crate) struct DirectChats(Mutex<HashMap<String, String>>);
 

@@ -1,4 +1,5 @@
-//! Discord: messages with buttons by its HTTP interface, and what happens by its gateway socket.
+//! Discord: sends messages with buttons over its HTTP interface, and receives events over its
+//! gateway socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,24 +19,25 @@ use crate::socket::SocketFeed;
 mod gateway;
 mod read;
 
-/// A message has at most so many characters. Units of UTF-16 are at least as many.
+/// The limit of a message. Discord counts characters, of which there are never more than UTF-16
+/// units.
 const MOST_UNITS: usize = 2_000;
 
 /// The version of the interface.
 const API: &str = "/v10";
 
-/// Discord wants programs to name themselves like this.
+/// The name in the form that Discord requires of programs.
 const AGENT: &str = concat!(
     "DiscordBot (https://interlock.invalid, ",
     env!("CARGO_PKG_VERSION"),
     ")"
 );
 
-/// Flags of messages: links are not looked into; only the person sees it.
+/// Flags of messages: links get no previews, and only one person sees the message.
 const SUPPRESS_EMBEDS: u64 = 1 << 2;
 const EPHEMERAL: u64 = 1 << 6;
 
-/// An answer that takes longer than this is too late: Discord waits three seconds.
+/// The time within which an acknowledgment must arrive. Discord waits three seconds.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(2_500);
 
 /// One bot.
@@ -65,10 +67,10 @@ impl DiscordAccount {
         Err(failure(&reply))
     }
 
-    /// Says that a button was seen, without a visible answer. The answer follows when there is one.
+    /// Acknowledges a button without a visible answer. The answer follows separately.
     async fn acknowledge(&self, id: &str, token: &str) -> Result<(), ChatFailure> {
         let path = format!("/interactions/{}/{}/callback", escaped(id), escaped(token));
-        // A deferred update of the message.
+        // Type 6 is a deferred update of the message.
         let call = ServiceCall::post(path, &json!({ "type": 6 }));
         let answered = self.ask(call.within(ACKNOWLEDGED_WITHIN));
         answered.await.map(|_| ())
@@ -96,7 +98,7 @@ impl DiscordBot {
         self.account.ask(call).await
     }
 
-    /// The channel of a target. For a user it is the direct one.
+    /// Returns the channel of a target. For a user it is the direct channel.
     async fn channel(&self, to: &str) -> Result<String, ChatFailure> {
         let Some(user) = to.strip_prefix("user:") else {
             return Ok(to.strip_prefix("channel:").unwrap_or(to).to_owned());
@@ -115,7 +117,7 @@ impl DiscordBot {
     }
 }
 
-/// The text: a block of code, in which nothing is markup, and the link.
+/// Returns the text: a block of code, in which nothing is markup, and the link.
 fn text(message: &ChatMessage) -> String {
     let lines = [&message.title, &message.block, &message.note];
     let lines: Vec<&str> = lines
@@ -130,13 +132,13 @@ fn text(message: &ChatMessage) -> String {
     }
 }
 
-/// A block of code that its text cannot leave. What could is not shown as it is.
+/// Returns a block of code that its text cannot leave. A fence within the text is replaced.
 fn code_block(text: &str) -> String {
     let text = text.replace(FENCE, "ˋˋˋ");
     format!("{FENCE}\n{text}\n{FENCE}")
 }
 
-/// What ends a block of code.
+/// The mark that ends a block of code.
 const FENCE: &str = "```";
 
 fn content(message: &ChatMessage) -> Value {
@@ -144,7 +146,7 @@ fn content(message: &ChatMessage) -> Value {
         let buttons = message.buttons.iter().map(|button| {
             json!({
                 "type": 2,
-                // Gray: no button asks to be pressed before the others.
+                // Every button is gray, so that none invites a press more than the others.
                 "style": 2,
                 "label": button.label,
                 "custom_id": format!("{}:{}", button.tap.word(), subject.id),
@@ -154,7 +156,8 @@ fn content(message: &ChatMessage) -> Value {
     });
     let rows = match buttons {
         Some(buttons) if !buttons.is_empty() => json!([{ "type": 1, "components": buttons }]),
-        // Explicitly empty: a message that is edited without this keeps its buttons.
+        // The list must be sent even if it is empty: an edit without it keeps the message's
+        // buttons.
         _ => json!([]),
     };
     json!({
@@ -166,7 +169,7 @@ fn content(message: &ChatMessage) -> Value {
 }
 
 impl ChatChannel for DiscordBot {
-    /// What would end the block of code is not shown unaltered.
+    /// A text that contains a fence is not shown unaltered.
     fn fits(&self, message: &ChatMessage) -> bool {
         let parts = [&message.title, &message.block, &message.note];
         parts.iter().all(|part| !part.contains(FENCE))
@@ -177,7 +180,8 @@ impl ChatChannel for DiscordBot {
         Duration::from_secs(1)
     }
 
-    /// In channels of servers the bot reads no messages: that would take the right to read all of them.
+    /// In channels of servers the bot reads no messages, because it would need the right to read
+    /// all of them.
     fn takes_typed(&self, target: &ChatTarget) -> bool {
         target.to.starts_with("user:")
     }
@@ -186,12 +190,12 @@ impl ChatChannel for DiscordBot {
         Box::pin(async move {
             let channel = new.target.thread.clone();
             let channel = match channel {
-                // A thread is a channel.
+                // On Discord, a thread is a channel.
                 Some(thread) => thread,
                 None => self.channel(&new.target.to).await?,
             };
             let mut body = content(new.message);
-            // The same key within some minutes is the same message.
+            // Within a few minutes, a message with the same nonce is not sent again.
             body["nonce"] = json!(new.key.chars().take(25).collect::<String>());
             body["enforce_nonce"] = json!(true);
             let path = format!("/channels/{}/messages", escaped(&channel));

@@ -1,5 +1,5 @@
-//! Calls to a service: the address is checked, no redirect is followed, time and size have an end. Each call
-//! has a connection of its own, but for those that wait for news, which use theirs again.
+//! Calls services. The address is checked, no redirect is followed, and time and size are limited.
+//! Each call has a connection of its own, except calls that wait for events, which reuse theirs.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,23 +18,25 @@ use crate::address::ServiceAddress;
 use crate::channel::ChatFailure;
 use crate::settings::AccountSetup;
 
-/// For one call, unless it says otherwise.
+/// The time limit of a call that sets no other.
 pub(crate) const USUAL_TIME: Duration = Duration::from_secs(10);
 
-/// The largest answer.
+/// The largest answer that is read.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
-/// A pause that a service asks for is kept, up to this.
+/// The longest pause that is kept at the request of a service.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// An account of a service: where the service is, and the token that it knows the account by.
+/// An account of a service: the service's address, and the token that identifies the account.
 #[derive(Debug)]
 pub(crate) struct ServiceAccount {
     pub(crate) address: ServiceAddress,
-    /// A service that repeats it does not bring it into a log or a receipt.
+    /// The token is masked in answers, so that a service that repeats it does not bring it into a
+    /// log or a receipt.
     pub(crate) token: Secret,
-    /// The connection of the last call that waited for news, for the next one. Calls that come every
-    /// half minute would else look up a name, read the authorities and shake hands each time.
+    /// The connection of the last call that waited for events, for the next such call. Without it,
+    /// a call every half minute would each time look up the name, read the certificate authorities
+    /// and shake hands.
     kept: Mutex<Option<ServiceConnection>>,
 }
 
@@ -42,17 +44,17 @@ pub(crate) struct ServiceAccount {
 #[derive(Debug)]
 pub(crate) struct ServiceCall {
     method: Method,
-    /// Below the base of the address.
+    /// The path below the base of the address.
     path: String,
     headers: Vec<(&'static str, String)>,
-    /// JSON, or nothing.
+    /// The JSON text, if any.
     body: Option<String>,
     time: Duration,
     waits: bool,
 }
 
 impl ServiceCall {
-    /// A call in the usual time.
+    /// Makes a call with the default time limit.
     fn new(method: Method, path: impl Into<String>, body: Option<String>) -> Self {
         Self {
             method,
@@ -76,7 +78,7 @@ impl ServiceCall {
         Self::new(Method::POST, path, Some(body.to_string()))
     }
 
-    /// Posts JSON that is text already: what was signed is what is sent.
+    /// Posts JSON that is already text, so that exactly the signed text is sent.
     pub(crate) fn post_text(path: impl Into<String>, body: String) -> Self {
         Self::new(Method::POST, path, Some(body))
     }
@@ -89,7 +91,7 @@ impl ServiceCall {
         Self::new(Method::PATCH, path, Some(body.to_string()))
     }
 
-    /// The same call, with this in front of its path.
+    /// Returns the same call with a prefix on its path.
     pub(crate) fn below(self, front: &str) -> Self {
         let path = format!("{front}{}", self.path);
         Self { path, ..self }
@@ -100,7 +102,7 @@ impl ServiceCall {
         self
     }
 
-    /// The header by which most services know an account.
+    /// Adds the header by which most services authenticate an account.
     pub(crate) fn bearer(self, token: &Secret) -> Self {
         self.header("authorization", format!("Bearer {}", token.expose()))
     }
@@ -109,8 +111,8 @@ impl ServiceCall {
         Self { time, ..self }
     }
 
-    /// The service answers when there is news, or after this time. Such a call may be made twice: it
-    /// changes nothing that making it once does not.
+    /// Makes a call that the service answers when there are events, or after this time. Such a call
+    /// must be safe to repeat.
     pub(crate) fn waiting(self, time: Duration) -> Self {
         Self {
             time: USUAL_TIME + time,
@@ -120,7 +122,7 @@ impl ServiceCall {
     }
 }
 
-/// A connection to a service, which ends with this.
+/// A connection to a service. Dropping it ends it.
 #[derive(Debug)]
 struct ServiceConnection {
     sender: SendRequest<Body>,
@@ -138,7 +140,7 @@ impl ServiceConnection {
         })
     }
 
-    /// Makes a call and reads the whole answer.
+    /// Sends a request and reads the whole answer.
     async fn exchange(&mut self, request: Request<Body>) -> Result<ReadAnswer, ChatFailure> {
         let sent = self.sender.send_request(request).await;
         let reply = sent.map_err(|error| broke_off(&error))?;
@@ -170,11 +172,11 @@ impl ServiceConnection {
     }
 }
 
-/// Status, wanted pause and body.
+/// The status, the requested pause and the body of an answer.
 struct ReadAnswer {
     status: u16,
     retry_after: Option<Duration>,
-    /// None where it is longer than what is read.
+    /// The body, or `None` if it exceeds [`MOST_BYTES`].
     bytes: Option<Vec<u8>>,
 }
 
@@ -203,7 +205,7 @@ impl ServiceAccount {
         }
     }
 
-    /// Makes a call to a service that says in `error` what it did not take.
+    /// Makes a call to a service that explains in `error` what it did not accept.
     pub(crate) async fn call_plainly(&self, call: ServiceCall) -> Result<Value, ChatFailure> {
         let reply = self.call(call).await?;
         if reply.is_success() {
@@ -234,8 +236,8 @@ impl ServiceAccount {
         })
     }
 
-    /// The answer by the connection that was kept. None where there is none, or the service ended it
-    /// meanwhile: the call is made again then.
+    /// Sends the call over the connection that was kept. Returns `None` if there is none or the
+    /// service has ended it. The call is then made again.
     async fn send_on_kept(&self, call: &ServiceCall) -> Result<Option<ReadAnswer>, ChatFailure> {
         let kept = call.waits.then(|| self.kept().take()).flatten();
         let Some(mut connection) = kept else {
@@ -277,19 +279,19 @@ impl ServiceAccount {
             request = request.header(*name, value);
         }
         let body = call.body.clone().map_or_else(Body::empty, Body::from);
-        // The address may hold a secret: no error repeats it.
+        // The path may contain a secret, so no error repeats it.
         request
             .body(body)
             .map_err(|_| ChatFailure::Refused("the call cannot be made".to_owned()))
     }
 }
 
-/// What a service answered.
+/// The answer of a service.
 #[derive(Debug)]
 pub(crate) struct ServiceReply {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
-    /// Nothing of it was read.
+    /// Whether the body was too long, so that none of it was read.
     pub(crate) is_too_long: bool,
     pub(crate) json: Value,
 }
@@ -299,7 +301,8 @@ impl ServiceReply {
         (200..300).contains(&self.status) && !self.is_too_long
     }
 
-    /// What a status that is no success means. The words of the service are shown on one line.
+    /// Returns the failure that an unsuccessful status means. The service's words are shown on one
+    /// line.
     pub(crate) fn failure(&self, words: &str) -> ChatFailure {
         let said = short_line(words);
         let why = match said.as_str() {
@@ -318,13 +321,13 @@ impl ServiceReply {
     }
 }
 
-/// The words of a service, for people: on one line, which has an end.
+/// Returns the words of a service for people: on one line of limited length.
 pub(crate) fn short_line(words: &str) -> String {
     let shown = interlock_command::display::ShownLine::new(words);
     shown.as_str().chars().take(120).collect()
 }
 
-/// The text of an answer, in which a secret is masked.
+/// Returns the text of an answer with the secret masked.
 fn without<'a>(secret: &Secret, bytes: &'a [u8]) -> Cow<'a, str> {
     let text = String::from_utf8_lossy(bytes);
     if secret.is_empty() || !text.contains(secret.expose()) {
@@ -333,7 +336,8 @@ fn without<'a>(secret: &Secret, bytes: &'a [u8]) -> Cow<'a, str> {
     text.replace(secret.expose(), "••••").into()
 }
 
-/// A task that ends with its owner: a connection ends with its call, also when the caller gives up.
+/// A task that ends with its owner. A connection thus ends with its call, even if the caller gives
+/// up.
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop<T>(pub(crate) tokio::task::JoinHandle<T>);
 
@@ -343,7 +347,7 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// A part of a path, with everything but letters, digits, `-`, `_`, `.` and `~` escaped.
+/// Escapes everything in a part of a path except letters, digits, `-`, `_`, `.` and `~`.
 pub(crate) fn escaped(part: &str) -> String {
     let mut text = String::with_capacity(part.len());
     for byte in part.bytes() {

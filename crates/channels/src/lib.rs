@@ -1,14 +1,14 @@
-//! Where do approvals go besides pages and terminals, and what comes back? Chats, topics and webhooks.
+//! Sends approvals to chats, topics and webhooks, and receives the decisions from there.
 //!
-//! Read in this order: `channel` (what every platform has to do), `message` (what is shown), `rights` (what may
-//! be decided there), `typed` (what an approver can type), `settings` (accounts, targets and
-//! approvers by the config in force), `desk` (what the gateway offers), `answer` (which answers count),
-//! `outbox` (sending, editing, retries), `service` (the tasks); then the platforms: `matrix`, `telegram`,
-//! `slack`, `discord`, `ntfy` and `webhook`, over `http`, `socket` and
-//! `address`, in one `rhythm`.
+//! Read in this order: `channel` (the interface of every platform), `message` (what a message
+//! shows), `rights` (which decisions a channel may take), `typed` (what an approver can type),
+//! `settings` (accounts, targets and approvers by the config in force), `desk` (what the gateway
+//! offers), `answer` (which answers count), `outbox` (sending, editing, retries), `service` (the
+//! tasks). Then read the platforms: `matrix`, `telegram`, `slack`, `discord`, `ntfy` and `webhook`.
+//! They use `http`, `socket` and `address`, and wake together by `rhythm`.
 //!
-//! Nothing here judges a command, and nothing here allows one: a decision that counts goes to the same
-//! function that every other surface calls.
+//! This crate neither judges nor allows a command. A decision that counts goes to the same function
+//! that every other surface calls.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Matrix: `/sync`, messages, reactions. There is no end-to-end encryption here: a room that has it is
-//! refused before each send.
+//! Matrix: `/sync`, messages and reactions. Interlock does not support end-to-end encryption, so
+//! each send first checks the room and refuses an encrypted one.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ mod read;
 
 use read::{invitations, read_any, read_updates};
 
-/// An event has at most 64 KiB, with what the server adds.
+/// The limit of a text. A Matrix event has at most 64 KiB, with what the server adds.
 const MOST_BYTES: usize = 60_000;
 
 const API: &str = "/_matrix/client/v3";
 
-/// The reactions that a prompt is seeded with.
+/// The reactions that Interlock adds to each prompt.
 const SEEDS: [(ChatTap, &str); 3] = [
     (ChatTap::AllowOnce, "✅"),
     (ChatTap::Deny, "❌"),
     (ChatTap::AllowAlways, "♾️"),
 ];
 
-/// The events of a room that a sync brings at most.
+/// The most events of a room in one sync.
 const MOST_EVENTS: u32 = 100;
 
-/// What Interlock reads of a room.
+/// The types of events that Interlock reads.
 const TYPES: &str = r#"["m.room.message","m.reaction"]"#;
 
 fn sync_filter(most_events: u32) -> String {
@@ -81,7 +81,8 @@ impl MatrixAccountChannel {
         }
     }
 
-    /// The room of a target. For a user it is the direct one, which is made at its first use.
+    /// Returns the room of a target. For a user it is the direct room, which is created at its
+    /// first use.
     async fn room(&self, to: &str) -> Result<String, ChatFailure> {
         if !to.starts_with('@') {
             return Ok(to.to_owned());
@@ -93,7 +94,7 @@ impl MatrixAccountChannel {
         let reply = self.ask(ServiceCall::get(path.as_str())).await?;
         let mut listed = match reply.status {
             404 => json!({}),
-            // What is no list of rooms is replaced by one.
+            // If the account data is not a list of rooms, a new list replaces it.
             _ if reply.is_success() && !reply.json.is_object() => json!({}),
             _ if reply.is_success() => reply.json,
             _ => return Err(failure(&reply)),
@@ -146,8 +147,8 @@ impl MatrixAccountChannel {
         self.ask(ServiceCall::get(path).waiting(time)).await
     }
 
-    /// What approvers did between two syncs, in rooms where others wrote so much that the sync left the
-    /// oldest out: an agent that writes a lot must not make an answer of an approver unheard.
+    /// Returns the updates of approvers that a sync left out, because others wrote so much in a
+    /// room. An agent that writes a lot must not hide an approver's answer.
     async fn pushed_out(
         &self,
         synced: &Value,
@@ -174,7 +175,7 @@ impl MatrixAccountChannel {
             );
             let found = match self.ok(ServiceCall::get(path)).await {
                 Ok(found) => found,
-                // One room must not keep the account from reading the others.
+                // One unreadable room must not keep the account from reading the others.
                 Err(ChatFailure::Refused(why)) => {
                     tracing::warn!(why, room, "what was left out of a room cannot be read");
                     continue;
@@ -187,7 +188,7 @@ impl MatrixAccountChannel {
         Ok(updates)
     }
 
-    /// Refuses a room whose messages Interlock could not encrypt.
+    /// Refuses an encrypted room, because Interlock could not encrypt its messages.
     async fn check_plain(&self, room: &str) -> Result<(), ChatFailure> {
         let path = format!("{API}/rooms/{}/state/m.room.encryption", escaped(room));
         let reply = self.ask(ServiceCall::get(path)).await?;
@@ -216,7 +217,7 @@ impl MatrixAccountChannel {
         }
     }
 
-    /// Takes Interlock's own reactions away, so that an ended prompt has no buttons.
+    /// Removes Interlock's own reactions, so that an ended prompt has no buttons.
     async fn remove_seeds(&self, at: &MessageRef, key: &str) -> Result<(), ChatFailure> {
         let (room, event) = (escaped(&at.chat), escaped(&at.message));
         let path = format!(
@@ -247,7 +248,7 @@ fn failure(reply: &ServiceReply) -> ChatFailure {
     reply.failure(format!("{code} {words}").trim())
 }
 
-/// The text, and the same as HTML in which nothing is markup but Interlock's own.
+/// Returns the text, and the same text as HTML in which only Interlock's own tags are markup.
 fn content(message: &ChatMessage) -> Value {
     let mut body = format!("{}\n{}", message.title, message.block);
     let mut html = format!(
@@ -290,7 +291,7 @@ fn html_text(text: &str) -> String {
 
 impl ChatChannel for MatrixAccountChannel {
     fn fits(&self, message: &ChatMessage) -> bool {
-        // An edit holds it twice.
+        // An edit contains the text twice.
         content(message).to_string().len() <= MOST_BYTES
     }
 
@@ -381,7 +382,7 @@ impl ChatChannel for MatrixAccountChannel {
                 }
             }
             Ok(ChatUpdates {
-                // Before the first cursor, everything is old.
+                // Before the first cursor is stored, all events are old.
                 updates: match from.cursor {
                     Some(since) => {
                         let mut all = self.pushed_out(&synced, since, from.approvers).await?;

@@ -1,7 +1,8 @@
-//! What a chat shows of an approval, and whether it may be allowed there.
+//! Builds what a chat shows of an approval, and decides whether it may be allowed there.
 //!
-//! The text is the one of every other surface ([`interlock_approvals::ApprovalView`]). *Allow* is offered only
-//! where all of it is shown unaltered; else there are *Deny* and a link.
+//! The text is the same as on every other surface ([`interlock_approvals::ApprovalView`]). *Allow*
+//! is offered only if the message shows all of it unaltered. Otherwise the message offers *Deny*
+//! and a link.
 
 use std::collections::HashMap;
 
@@ -19,20 +20,21 @@ pub struct ChatButton {
     pub label: &'static str,
 }
 
-/// A message as every platform gets it. Nothing in it is markup: platforms show all of it literally.
+/// A message as every platform receives it. It contains no markup: platforms show all of it
+/// literally.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChatMessage {
-    /// One line.
+    /// The title, on one line.
     pub title: String,
-    /// Lines of fixed width.
+    /// Lines in a font of fixed width.
     pub block: String,
-    /// What can be typed, or why nothing can be allowed here; one line.
+    /// What can be typed, or why nothing can be allowed here, on one line.
     pub note: String,
-    /// Opens it in a browser; carries an id and no right.
+    /// Opens the approval in a browser. The link contains its id and gives no right.
     pub link: Option<String>,
-    /// None: the message has no buttons any more.
+    /// The buttons. If there are none, an edit removes those that the message had.
     pub buttons: Vec<ChatButton>,
-    /// The approval that it is about, for programs; none where it is about several.
+    /// The approval of the message, for programs. `None` if the message is about several.
     pub subject: Option<ChatSubject>,
 }
 
@@ -44,7 +46,7 @@ pub struct ChatSubject {
     pub body: serde_json::Value,
 }
 
-/// The message that asks, and whether it shows the whole view.
+/// Returns the prompt, and whether it shows the whole view.
 pub(crate) fn prompt(
     channel: &dyn ChatChannel,
     approval: &PendingApproval,
@@ -62,7 +64,7 @@ pub(crate) fn prompt(
     (message, is_whole)
 }
 
-/// The message that shows the whole view, however long that is.
+/// Returns the message that shows the whole view, however long it is.
 fn whole(approval: &PendingApproval, rights: &ChatRights, link: Option<String>) -> ChatMessage {
     let mut block = approval.view.text(ViewDetail::Whole, "");
     if let Some(stored) = always_line(approval) {
@@ -79,8 +81,8 @@ fn whole(approval: &PendingApproval, rights: &ChatRights, link: Option<String>) 
     message
 }
 
-/// Whether a text is that of the whole prompt. Platforms write spaces and pictographs in ways of their
-/// own, so only letters, digits and the marks of ASCII are compared.
+/// Whether a text is that of the whole prompt. Platforms rewrite spaces and pictographs, so only
+/// letters, digits and ASCII marks are compared.
 pub(crate) fn is_prompt(shown: &str, approval: &PendingApproval, rights: &ChatRights) -> bool {
     let whole = whole(approval, rights, None);
     let expected = [whole.title, whole.block, whole.note].concat();
@@ -91,8 +93,8 @@ pub(crate) fn is_prompt(shown: &str, approval: &PendingApproval, rights: &ChatRi
     marks(shown) == marks(&expected)
 }
 
-/// The message of an approval of which a platform takes no text: what an agent writes must not decide
-/// whether an approver sees anything.
+/// Returns the message of an approval whose text the platform refuses. An agent's text must not
+/// decide whether an approver sees anything.
 pub(crate) fn without_text(
     approval: &PendingApproval,
     mut rights: ChatRights,
@@ -110,7 +112,7 @@ pub(crate) fn without_text(
     message
 }
 
-/// The note and the buttons.
+/// Adds the note and the buttons.
 fn fill_in(message: &mut ChatMessage, approval: &PendingApproval, rights: &ChatRights) {
     let mut words: Vec<String> = Vec::new();
     for word in &rights.decisions {
@@ -150,8 +152,8 @@ fn fill_in(message: &mut ChatMessage, approval: &PendingApproval, rights: &ChatR
     message.buttons = buttons.into_iter().flatten().collect();
 }
 
-/// Cuts the block, and the title if that is not enough, until the platform takes the message. What is left
-/// says so.
+/// Cuts the block, and the title if that is not enough, until the platform accepts the message. The
+/// remaining text says that it was cut.
 pub(crate) fn cut(channel: &dyn ChatChannel, message: &mut ChatMessage) {
     let block = std::mem::take(&mut message.block);
     cut_part(channel, message, &block, "\n… cut", |message| {
@@ -165,7 +167,7 @@ pub(crate) fn cut(channel: &dyn ChatChannel, message: &mut ChatMessage) {
     }
 }
 
-/// Fills in as much of one part as the platform takes.
+/// Fills in as much of one part as the platform accepts.
 fn cut_part(
     channel: &dyn ChatChannel,
     message: &mut ChatMessage,
@@ -190,7 +192,7 @@ fn cut_part(
     *part(message) = format!("{}{mark}", &whole[..end]);
 }
 
-/// The message when the approval has ended: who decided, and what became of the run.
+/// Returns the message of an approval that has ended: who decided, and how the run went on.
 pub(crate) fn ended(
     channel: &dyn ChatChannel,
     approval: &PendingApproval,
@@ -216,8 +218,8 @@ pub(crate) fn ended(
     message
 }
 
-/// One message for several approvals. It shows none of them whole, so nothing can be allowed by it.
-/// `denies` says whether one can be denied by typing.
+/// Returns one message for several approvals. It shows none of them whole, so it can allow nothing.
+/// `denies` says whether an approval can be denied by typing.
 pub(crate) fn group(
     channel: &dyn ChatChannel,
     approvals: &[(PendingApproval, Option<RecordedOutcome>)],
@@ -253,12 +255,13 @@ pub(crate) fn group(
     message
 }
 
-/// Approvals that are one line of a message for several: equal plans that wait, or one that has ended.
+/// Approvals that share one line in a message for several: pending approvals of equal plans, or one
+/// that has ended.
 struct GroupRow<'a> {
     newest: &'a PendingApproval,
     outcome: Option<&'a RecordedOutcome>,
     count: usize,
-    /// Of the agent's rows, the first has 0.
+    /// The position among the agent's rows. The first has 0.
     place: usize,
 }
 
@@ -284,8 +287,8 @@ impl GroupRow<'_> {
     }
 }
 
-/// The rows, those that wait first and the newest first. The agents take turns, so that none buries what
-/// another one asked.
+/// Returns the rows, pending ones first and the newest first. The agents take turns, so that no
+/// agent buries another's approvals.
 fn group_rows(approvals: &[(PendingApproval, Option<RecordedOutcome>)]) -> Vec<GroupRow<'_>> {
     let mut rows: Vec<GroupRow<'_>> = Vec::new();
     let mut known: HashMap<(&str, String), usize> = HashMap::new();
@@ -313,7 +316,7 @@ fn group_rows(approvals: &[(PendingApproval, Option<RecordedOutcome>)]) -> Vec<G
     rows
 }
 
-/// How an approval ended, on one line.
+/// Returns how an approval ended, on one line.
 pub(crate) fn end_text(ended: &ApprovalEnd, outcome: Option<&RecordedOutcome>) -> String {
     let by = ended
         .decider
@@ -355,7 +358,7 @@ fn outcome_text(outcome: &RecordedOutcome) -> String {
     }
 }
 
-/// The time of day, in UTC.
+/// Returns the time of day in UTC.
 fn clock(at_ms: i64) -> String {
     let time = time::OffsetDateTime::from_unix_timestamp(at_ms / 1000);
     time.map(|time| format!("{:02}:{:02} UTC", time.hour(), time.minute()))
@@ -377,7 +380,7 @@ fn short_title(approval: &PendingApproval) -> String {
     )
 }
 
-/// What *always* would store.
+/// Returns the line that says what *always* would store.
 fn always_line(approval: &PendingApproval) -> Option<String> {
     if !approval.offers(ApprovalDecision::AllowAlways) {
         return None;
@@ -389,7 +392,7 @@ fn always_line(approval: &PendingApproval) -> Option<String> {
     Some(shown.collect())
 }
 
-/// The approval as a program gets it.
+/// Returns the approval as a program receives it.
 fn subject(approval: &PendingApproval, kind: &str, rights: &ChatRights) -> ChatSubject {
     let mut body = approval.to_json();
     body["type"] = format!("approval.{kind}").into();

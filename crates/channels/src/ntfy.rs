@@ -1,5 +1,5 @@
-//! ntfy: a notification with *Review* and *Deny*. ntfy cannot say who taps, so nothing is allowed by it
-//! unless the owner switched that on.
+//! ntfy: a notification with *Review* and *Deny*. ntfy cannot identify who taps, so nothing can be
+//! allowed with it unless the owner enables that.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::http::{ServiceAccount, ServiceCall};
 use crate::message::ChatMessage;
 use crate::settings::AccountSetup;
 
-/// The server keeps longer messages as attachments.
+/// The longest message. The server stores longer ones as attachments.
 const MOST_BYTES: usize = 4096;
 
-/// Where tickets are redeemed, below the address of the pages.
+/// The path at which tickets are redeemed, below the address of the pages.
 pub const NTFY_TICKET_PATH: &str = "hooks/ticket/";
 
-/// Makes and checks tickets: each decides one approval in one way.
+/// Makes and checks tickets. Each stands for one decision about one approval.
 #[derive(Debug, Clone)]
 pub struct NtfyTickets(Secret);
 
@@ -46,7 +46,7 @@ impl NtfyTickets {
         })
     }
 
-    /// The approval and the decision that a ticket names. Nothing is proven by this.
+    /// Returns the approval and the decision that a ticket names, without checking the ticket.
     pub fn read(ticket: &str) -> Option<(&str, ApprovalDecision)> {
         let mut parts = ticket.split('.');
         let (word, id, _seal) = (parts.next()?, parts.next()?, parts.next()?);
@@ -121,7 +121,7 @@ impl NtfyTopic {
     }
 }
 
-/// What is shown below the title. Typed answers have no place here.
+/// Returns the text below the title. It omits decisions to type, because ntfy receives none.
 fn shown(message: &ChatMessage) -> String {
     match message.note.split_once(" · ") {
         Some((_, why)) => format!("{}\n{why}", message.block),

@@ -1,8 +1,8 @@
-//! Sends and edits what the store says is due, one chat at a time.
+//! Sends and edits the messages that are due according to the store, one chat at a time.
 //!
-//! The store is the truth: a message that was sent is marked with the platform's ids, and what is not
-//! marked is sent again. So a restart loses nothing, and repeats a message only where it fell between the
-//! platform's answer and the mark, on platforms without an idempotency key.
+//! The store is the truth: a sent message is marked with the platform's ids, and a message without
+//! a mark is sent again. A restart loses nothing. It repeats a message only if it falls between the
+//! platform's answer and the mark, on a platform without idempotency keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,24 +27,25 @@ use marks::wanted_pause;
 pub(crate) use memory::ChatMemory;
 use memory::{ChatGroup, MOST_SINGLE};
 
-/// One chat that has work, and all that it takes to do it.
+/// One chat that has work, and everything that its work needs.
 #[derive(Debug, Clone)]
 pub(crate) struct ChatSender {
     pub(crate) desk: Arc<dyn ApprovalDesk>,
     pub(crate) channel: Arc<dyn ChatChannel>,
     pub(crate) target: ChatTarget,
     pub(crate) memory: Arc<ChatMemory>,
-    /// Under which the account's place in its stream is kept; none where nothing is read.
+    /// The name under which the account's cursor is stored. `None` if the account is not read.
     pub(crate) cursor_name: Option<String>,
 }
 
 impl ChatSender {
-    /// Does the work of one chat, in order. Where the platform wants a pause, the rest waits as long.
+    /// Does the work of one chat in order. If the platform asks for a pause, the rest of the work
+    /// waits for it.
     pub(crate) async fn work(self, all: Vec<ChatWork>) {
         if let Some(pause) = self.memory.wanted_pause(&self.target.name) {
             return self.postpone(all, pause).await;
         }
-        // Those that are tried again were counted before.
+        // Messages that are tried again were counted at their first try.
         let tried = all.iter().filter(|work| work.is_queued && work.tries > 0);
         let are_many = tried.count() > MOST_SINGLE;
         let mut grouped: Vec<ChatWork> = Vec::new();
@@ -75,7 +76,7 @@ impl ChatSender {
         }
     }
 
-    /// Sends a prompt. The pause that the platform wants, if it wants one.
+    /// Sends a prompt. Returns the pause that the platform asks for, if any.
     async fn ask(
         &self,
         work: ChatWork,
@@ -83,7 +84,7 @@ impl ChatSender {
         grouped: &mut Vec<ChatWork>,
     ) -> Option<Duration> {
         let approval = self.wanted(&work).await?;
-        // A program reads each of them.
+        // Programs receive each approval as a message of its own.
         let is_for_people = self.target.kind != ChannelKind::Webhook;
         let is_one_of_many = match work.tries {
             0 => is_for_people && self.memory.note_asked(&self.target.name),
@@ -121,7 +122,7 @@ impl ChatSender {
         pause
     }
 
-    /// Sends a message as soon as the chat takes the next one.
+    /// Sends a message as soon as the chat accepts the next one.
     async fn send_in_turn(
         &self,
         message: &ChatMessage,
@@ -136,15 +137,15 @@ impl ChatSender {
         };
         let sent = self.channel.send(new).await;
         self.memory.pause(&self.target.name, self.channel.pause());
-        // What the store does not take would be sent again for ever.
+        // A message whose ids the store cannot hold would be sent again forever.
         sent.and_then(|at| match at.check() {
             Ok(()) => Ok(at),
             Err(error) => Err(ChatFailure::Refused(error.to_string())),
         })
     }
 
-    /// Edits a message as soon as the chat takes the next one. Where the platform does not take what an
-    /// agent wrote, the rest is shown without it.
+    /// Edits a message as soon as the chat accepts the next one. If the platform refuses an agent's
+    /// text, the rest is shown without it.
     async fn edit_in_turn(
         &self,
         at: &MessageRef,
@@ -167,7 +168,8 @@ impl ChatSender {
         }
     }
 
-    /// The account has a place in its stream before its first prompt, so that no answer to it is older.
+    /// Stores a cursor of the account before its first prompt, so that no answer to the prompt is
+    /// older.
     async fn begin_reading(&self) -> Result<(), ChatFailure> {
         let Some(name) = self.cursor_name.clone() else {
             return Ok(());
@@ -187,7 +189,7 @@ impl ChatSender {
         Ok(())
     }
 
-    /// The approval of a queued message, if it is still to be sent.
+    /// Returns the approval of a queued message, if it must still be sent.
     async fn wanted(&self, work: &ChatWork) -> Option<PendingApproval> {
         let (sender, work) = (self.clone(), work.clone());
         blocking(move || {
@@ -252,7 +254,7 @@ impl ChatSender {
         rights
     }
 
-    /// Whether an approval of a message for several can be denied by typing.
+    /// Whether an approval in a message for several can be denied by typing.
     fn denies_by_typing(&self) -> bool {
         let (kind, deny) = (self.target.kind, ApprovalDecision::Deny.as_str());
         let config = self.desk.config();
@@ -271,7 +273,7 @@ impl ChatSender {
         self.desk.page(&format!("approve/{id}"))
     }
 
-    /// One message for all of these, and for those that it lists already.
+    /// Sends one message for all of these approvals and those that it already lists.
     async fn send_group(&self, new: Vec<ChatWork>) {
         let name = self.target.name.clone();
         let mut members = self
@@ -327,8 +329,8 @@ impl ChatSender {
         self.send_in_turn(&message, &key).await
     }
 
-    /// Edits a message whose approval has ended, or whose run has. The pause that the platform wants, if it
-    /// wants one.
+    /// Edits a message after its approval or its run has ended. Returns the pause that the platform
+    /// asks for, if any.
     async fn show_end(&self, work: &ChatWork) -> Option<Duration> {
         let (Some(chat), Some(message)) = (work.chat.clone(), work.message.clone()) else {
             return None;
@@ -366,7 +368,7 @@ impl ChatSender {
             let is_removed = own.is_some_and(|own| own.cleanup_after_resolve == Some(true));
             Some((message, is_removed))
         });
-        // An approval that cannot be read any more has nothing to show.
+        // If the approval cannot be read any more, there is nothing to show.
         let Some(Some((message, is_removed))) = made.await else {
             return Ok(());
         };
@@ -384,7 +386,7 @@ impl ChatSender {
         }
     }
 
-    /// What became of the run that an approval allowed.
+    /// Returns the recorded outcome of the run that an approval allowed.
     fn outcome(&self, id: &str) -> Option<RecordedOutcome> {
         match self.desk.store().approval(id).ok()?.claim?.state {
             ClaimState::Finished { outcome, .. } => Some(*outcome),
@@ -393,7 +395,7 @@ impl ChatSender {
     }
 }
 
-/// The same for the same message, also after a restart.
+/// Returns a key that is always the same for the same message, even after a restart.
 fn key(subject: &str, target: &str, what: &str) -> String {
     let mut hash = Sha256::new();
     for part in [subject, target, what] {
@@ -411,7 +413,7 @@ fn now_ms() -> i64 {
     interlock_approvals::clock::now()
 }
 
-/// Work that may wait for the disk. None where the process ends.
+/// Runs work that may wait for the disk. Returns `None` if the process is ending.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

@@ -1,18 +1,18 @@
-//! When accounts do what they have to do while nothing happens: all of them at the same moments. A machine
-//! that rests is woken once for all accounts, and the code of it leaves the memory in between.
+//! Lets all accounts act at the same moments while nothing happens. An idle machine wakes once for
+//! all accounts, and their code can leave the memory in between.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// Between two such moments.
+/// The time between two such moments.
 const BEAT: Duration = Duration::from_secs(30);
 
-/// A moment that is nearer than this is left out.
+/// A moment that is nearer than this is skipped.
 const NEAREST: Duration = Duration::from_secs(10);
 
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// How long an account waits for news before it asks again, or shows that it is there.
+/// Returns how long an account waits for events before it asks again, or shows that it is alive.
 pub(crate) fn until_beat() -> Duration {
     after(BEGAN.elapsed())
 }

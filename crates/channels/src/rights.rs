@@ -1,4 +1,5 @@
-//! What may be decided where: by what the approval is, by the owner's config, and by how much was shown.
+//! Decides which decisions a channel may take, by the approval, the owner's config, and how much
+//! was shown.
 
 use interlock_approvals::PendingApproval;
 use interlock_store::ApprovalDecision;
@@ -7,14 +8,15 @@ use crate::channel::ChannelKind;
 use crate::desk::ApprovalDesk;
 use crate::settings::{taken_decisions, takes_decisions};
 
-/// What a target may decide about an approval, by the owner's config and by what the approval is.
+/// The decisions that a target may take about an approval, by the owner's config and the approval
+/// itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChatRights {
-    /// The words of the decisions that count. Empty: none are taken there.
+    /// The words of the decisions that count. If empty, the target takes none.
     pub(crate) decisions: Vec<&'static str>,
     /// Why nothing can be allowed there.
     pub(crate) no_allow: Option<&'static str>,
-    /// Decisions can be typed there.
+    /// Whether decisions can be typed there.
     pub(crate) is_typed: bool,
 }
 
@@ -28,7 +30,8 @@ impl ChatRights {
         self.decisions.iter().any(is_allow)
     }
 
-    /// Nothing is read there but buttons: what takes a second step, or terms, cannot be decided.
+    /// Limits the rights to buttons, where nothing else is read. Decisions that need a second step
+    /// or terms are removed.
     pub(crate) fn buttons_only(&mut self) {
         let is_button = |word: &&str| matches!(*word, "allow-once" | "deny");
         self.decisions.retain(is_button);
@@ -42,8 +45,8 @@ impl ChatRights {
     }
 }
 
-/// What may be decided about an approval where its whole view is shown. `taken` are the words that the
-/// owner lets a channel take; none is all.
+/// Returns the decisions about an approval whose whole view is shown. `taken` are the words that
+/// the owner lets a channel take. `None` means all.
 fn rights(approval: &PendingApproval, taken: Option<&[String]>) -> ChatRights {
     let offered = approval.offered.iter().map(|one| one.as_str());
     let is_taken = |word: &&'static str| {
@@ -67,7 +70,7 @@ fn rights(approval: &PendingApproval, taken: Option<&[String]>) -> ChatRights {
     rights
 }
 
-/// What a channel may decide about an approval that it shows whole.
+/// Returns what a channel may decide about an approval that it shows whole.
 pub(crate) fn target_rights(
     desk: &dyn ApprovalDesk,
     kind: ChannelKind,
@@ -103,7 +106,7 @@ pub(crate) fn target_rights(
                 .decisions
                 .retain(|word| *word == "deny" || (allows && *word == "allow-once"));
         }
-        // A lease has terms, which a webhook cannot name.
+        // A lease has terms, which a webhook cannot express.
         ChannelKind::Webhook => rights.decisions.retain(|word| *word != "lease"),
         ChannelKind::Matrix | ChannelKind::Telegram | ChannelKind::Slack | ChannelKind::Discord => {
         }
@@ -111,7 +114,7 @@ pub(crate) fn target_rights(
     rights
 }
 
-/// The words of the decisions that a message of this kind of channel offers now.
+/// Returns the words of the decisions that a message of this kind of channel offers now.
 pub fn chat_offers(
     desk: &dyn ApprovalDesk,
     kind: ChannelKind,

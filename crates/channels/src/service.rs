@@ -1,4 +1,5 @@
-//! The tasks: one that sends and edits what is due, and one for each account that listens.
+//! The tasks of the channels: one that sends and edits what is due, and one for each account that
+//! listens.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,18 +25,19 @@ use crate::slack::SlackWorkspace;
 use crate::telegram::TelegramBot;
 use crate::webhook::WebhookTarget;
 
-/// How often it is looked for work while there may be some, and while there is none.
+/// How often the service checks for work, while there may be some and while there is none.
 const BUSY_LOOK: Duration = Duration::from_millis(500);
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 
-/// Messages of one look.
+/// The most messages of one check.
 const AT_ONCE: usize = 500;
 
-/// Between two tries to listen: doubling from the first to the last.
+/// The pause between two attempts to listen doubles from the first value to the last.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// How long an answer waits for the mark of the message that it may be for, and how often it is looked for.
+/// How long an answer waits until the message that it may belong to is marked, and how often the
+/// mark is checked.
 const MARK_WAIT: Duration = Duration::from_secs(30);
 const MARK_LOOK: Duration = Duration::from_millis(50);
 
@@ -53,10 +55,10 @@ pub struct ChatService {
 #[derive(Debug, Default)]
 struct ServiceState {
     setup: Arc<ChatSetup>,
-    /// The parts of the config that the setup was read from.
+    /// The parts of the config from which the setup was read.
     config: Option<Config>,
     channels: HashMap<(ChannelKind, String), OpenAccount>,
-    /// Chats that a task works for.
+    /// The chats for which a task is working.
     busy: HashSet<String>,
 }
 
@@ -68,7 +70,7 @@ struct OpenAccount {
     stop: CancellationToken,
 }
 
-/// A chat that a task works for, until this is dropped: also where the task ends in the middle.
+/// Marks a chat as busy until this is dropped, even if the task is aborted.
 #[derive(Debug)]
 struct ChatTurn {
     service: Arc<ChatService>,
@@ -82,17 +84,21 @@ impl Drop for ChatTurn {
     }
 }
 
-/// A target that got a message to see whether it arrives.
+/// A target that received a test message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestedTarget {
     pub target: String,
-    /// Who the account is, by the platform's word.
+    /// The account's name, according to the platform.
     pub account: String,
+<<<<<<< HEAD
     /// Why the platform did not take the message, or could not change it.
+=======
+    /// Why the platform did not accept the message.
+>>>>>>> c6f0b538613c6de947fd63b93a4e75bdb850cc90
     pub problem: Option<String>,
 }
 
-/// The channel of one account.
+/// Opens the channel of one account.
 pub fn open_channel(setup: &AccountSetup, tickets: &NtfyTickets) -> Arc<dyn ChatChannel> {
     match setup.kind {
         ChannelKind::Matrix => Arc::new(MatrixAccountChannel::new(setup)),
@@ -120,13 +126,17 @@ impl ChatService {
         self.desk.as_ref()
     }
 
-    /// The setup in force.
+    /// Returns the setup in force.
     pub fn setup(&self) -> Arc<ChatSetup> {
         Arc::clone(&self.state().setup)
     }
 
+<<<<<<< HEAD
     /// Sends a message that is about no approval to one target or to all, and waits until the platform
     /// has changed it.
+=======
+    /// Sends a test message to one target, or to all.
+>>>>>>> c6f0b538613c6de947fd63b93a4e75bdb850cc90
     pub async fn test(&self, name: Option<&str>) -> Vec<TestedTarget> {
         let wanted: Vec<_> = {
             let state = self.state();
@@ -154,6 +164,7 @@ impl ChatService {
         tested
     }
 
+<<<<<<< HEAD
     /// Sends a test message and changes it, as the message of an approval changes when the approval
     /// ends: the platform must take it, name it, and find it again by that name. The error says which
     /// step failed.
@@ -195,6 +206,9 @@ impl ChatService {
     }
 
     /// An approval was asked or has ended.
+=======
+    /// Wakes the service, because an approval was requested or has ended.
+>>>>>>> c6f0b538613c6de947fd63b93a4e75bdb850cc90
     pub fn look_now(&self) {
         self.changed.notify_one();
     }
@@ -240,8 +254,8 @@ impl ChatService {
         }
     }
 
-    /// Takes a changed config over: accounts that are new or different are opened, others are closed.
-    /// Operators who list or test right after a change must see what they wrote.
+    /// Applies a changed config: accounts that are new or different are opened, and others are
+    /// closed. An operator who lists or tests channels right after a change must see it applied.
     pub fn refresh(self: &Arc<Self>, stop: &CancellationToken) {
         let Some(file) = self.desk.config() else {
             return;
@@ -303,7 +317,7 @@ impl ChatService {
         state.config = Some(config);
     }
 
-    /// Starts a task for every chat that has work and none yet.
+    /// Starts a task for every chat that has work and no task yet.
     fn begin(self: &Arc<Self>, work: Vec<ChatWork>) {
         let mut by_target: HashMap<String, Vec<ChatWork>> = HashMap::new();
         for one in work {
@@ -347,7 +361,7 @@ impl ChatService {
         }
     }
 
-    /// The owner has taken the target away since.
+    /// Gives up the work of a target that the owner has removed.
     async fn give_up(&self, work: Vec<ChatWork>) {
         let desk = Arc::clone(&self.desk);
         blocking(move || {
@@ -409,8 +423,9 @@ impl ChatService {
                         Some(next) => self.store_place(&account, next, cursor.is_none()).await,
                         None => false,
                     };
-                    // A server that does not wait for news, or gives the same again, is not asked all
-                    // the time. What comes by a socket was not asked for.
+                    // This limits how often a server is asked that does not wait for events, or
+                    // that returns the same ones again. Events from a socket arrive without being
+                    // asked for.
                     let is_new = is_further || kind.has_socket();
                     if cursor.is_some() && (brought == 0 || !is_new) {
                         tokio::time::sleep(FIRST_PAUSE.saturating_sub(asked.elapsed())).await;
@@ -421,7 +436,7 @@ impl ChatService {
                     tracing::warn!(%failure, name, "a channel cannot be read");
                     let wanted = match failure {
                         ChatFailure::Busy { after } => after,
-                        // It will not be better in a moment.
+                        // A refusal will not pass in a moment.
                         ChatFailure::Refused(_) => LONGEST_PAUSE,
                         ChatFailure::Passing(_) => Duration::ZERO,
                     };
@@ -432,7 +447,7 @@ impl ChatService {
         }
     }
 
-    /// Stores how far an account has read. Whether that is so.
+    /// Stores how far an account was read. Returns whether the cursor was stored.
     async fn store_place(
         self: &Arc<Self>,
         account: &AccountSetup,
@@ -468,7 +483,7 @@ impl ChatService {
             return;
         }
         let said = self.handle(account, &update).await;
-        // A button waits for its answer, also for an empty one.
+        // A button waits for its answer, even if the answer is empty.
         let is_owed = place.interaction.is_some();
         if said.is_some() || is_owed {
             let text = said.unwrap_or_default();
@@ -479,7 +494,7 @@ impl ChatService {
         self.look_now();
     }
 
-    /// Whether an event did not come before. Where that cannot be told, it does not count.
+    /// Whether an event arrived for the first time. If that is unknown, the event does not count.
     async fn is_first(self: &Arc<Self>, account: &AccountSetup, sender: &str, event: &str) -> bool {
         let id = format!("{}:{event}", account_prefix(account.kind, &account.name));
         let (service, kind, sender) = (Arc::clone(self), account.kind, sender.to_owned());
@@ -492,7 +507,8 @@ impl ChatService {
         is_first.await.unwrap_or(false)
     }
 
-    /// Handles an update. The answer to a message that is being sent waits until it is marked.
+    /// Handles an update. The answer to a message that is still being sent waits until the message
+    /// is marked.
     async fn handle(
         self: &Arc<Self>,
         account: &AccountSetup,

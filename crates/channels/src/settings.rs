@@ -13,7 +13,7 @@ mod accounts;
 
 pub use accounts::{secret_variables, webhook_secret};
 
-/// The account that the keys of a channel itself are for.
+/// The name of the account that a channel's own keys describe.
 const DEFAULT: &str = "default";
 
 /// One account of a platform.
@@ -22,34 +22,34 @@ pub struct AccountSetup {
     pub kind: ChannelKind,
     pub name: String,
     pub address: ServiceAddress,
-    /// The account's own id, where the config has it: it never decides.
+    /// The account's own id, if the config has it. This id never decides.
     pub own_id: Option<String>,
     pub token: Secret,
-    /// Of Slack: opens the socket by which it says what happened.
+    /// Slack only: opens the socket that brings events.
     pub app_token: Option<Secret>,
-    /// Of ntfy.
+    /// ntfy only.
     pub topic: Option<String>,
-    /// Of ntfy: *Allow once* is offered as well.
+    /// ntfy only: whether *Allow once* is offered as well.
     pub allows: bool,
 }
 
 impl AccountSetup {
-    /// As lists name it.
+    /// Returns the name that lists show.
     pub fn shown(&self) -> String {
         account_prefix(self.kind, &self.name)
     }
 
-    /// Under which its place in the platform's stream is kept.
+    /// Returns the name under which the account's cursor is stored.
     pub fn cursor_name(&self) -> String {
         let own = self.own_id.as_deref().unwrap_or_default();
         format!("{}/{}/{own}", self.kind.as_str(), self.name)
     }
 }
 
-/// One chat to which approvals go.
+/// One chat that receives approvals.
 #[derive(Debug, Clone)]
 pub struct ChatTarget {
-    /// The surface of its receipts: `matrix:!room:example.org`.
+    /// The surface of its receipts, such as `matrix:!room:example.org`.
     pub name: String,
     pub kind: ChannelKind,
     pub account: String,
@@ -60,7 +60,7 @@ pub struct ChatTarget {
     filters: Vec<ChatFilter>,
 }
 
-/// Which approvals a target wants.
+/// The approvals that a target wants.
 #[derive(Debug, Clone, Default)]
 struct ChatFilter {
     agents: Option<Vec<String>>,
@@ -96,12 +96,12 @@ impl ChatTarget {
     }
 }
 
-/// All of it, and what is wrong with the rest.
+/// The accounts and targets of the config, and the problems with the rest.
 #[derive(Debug, Clone, Default)]
 pub struct ChatSetup {
     pub accounts: Vec<AccountSetup>,
     pub targets: Vec<ChatTarget>,
-    /// A key, and why what it asks for is not done.
+    /// Keys that have no effect, each with the reason.
     pub problems: Vec<(String, String)>,
 }
 
@@ -122,7 +122,7 @@ impl ChatSetup {
         self.targets.iter().find(|one| one.name == name)
     }
 
-    /// Whether an id is one of Interlock's own accounts. These never decide.
+    /// Whether an id is one of Interlock's own accounts, which never decide.
     pub fn is_own(&self, kind: ChannelKind, id: &str) -> bool {
         let mut accounts = self.accounts.iter();
         accounts.any(|one| one.kind == kind && one.own_id.as_deref() == Some(id))
@@ -134,7 +134,7 @@ impl ChatSetup {
 
     fn read_targets(&mut self, config: &Config) {
         let exec = &config.approvals.exec;
-        // The only mode of this version; the check of the file refuses others.
+        // This version has only this mode. The check of the config refuses others.
         let goes_to_targets = exec.mode.as_deref().is_none_or(|mode| mode == "targets");
         if exec.enabled == Some(true) && goes_to_targets {
             let filter = ChatFilter::new(exec.agent_filter.as_ref(), exec.session_filter.as_ref());
@@ -192,7 +192,7 @@ impl ChatSetup {
             for approver in approvers(config, kind) {
                 let key = format!("channels.{}.execApprovals.approvers", kind.as_str());
                 let after = own.after_sec.unwrap_or(0);
-                // Ids of Discord do not say whether they are of a channel or of a user.
+                // An id of Discord does not reveal whether it is a channel's or a user's.
                 let approver = match kind {
                     ChannelKind::Discord => format!("user:{approver}"),
                     _ => approver,
@@ -241,7 +241,7 @@ impl ChatSetup {
             to => format!("{front}:{to}{}", thread_part.unwrap_or_default()),
         };
         let after_ms = after_sec.saturating_mul(1000);
-        // Two ways to one chat are one message.
+        // A chat that is configured twice receives one message.
         if let Some(same) = self.targets.iter_mut().find(|one| one.name == name) {
             same.after_ms = same.after_ms.min(after_ms);
             same.filters.push(filter);
@@ -259,19 +259,19 @@ impl ChatSetup {
     }
 }
 
-/// Whether a target is a person, to whom a message is a direct one.
+/// Whether a target is a person, who receives a direct message.
 fn is_person(kind: ChannelKind, to: &str) -> bool {
     match kind {
         ChannelKind::Matrix => to.starts_with('@'),
         ChannelKind::Telegram => to.parse::<i64>().is_ok_and(|id| id > 0),
-        // Direct conversations begin with D.
+        // Ids of direct conversations begin with D.
         ChannelKind::Slack => to.starts_with(['U', 'W', 'D']) || to.starts_with("user:"),
         ChannelKind::Discord => to.starts_with("user:"),
         ChannelKind::Ntfy | ChannelKind::Webhook => false,
     }
 }
 
-/// With which the names of an account's targets begin.
+/// Returns the prefix of the names of an account's targets.
 pub(crate) fn account_prefix(kind: ChannelKind, account: &str) -> String {
     match account {
         DEFAULT => kind.as_str().to_owned(),
@@ -279,7 +279,7 @@ pub(crate) fn account_prefix(kind: ChannelKind, account: &str) -> String {
     }
 }
 
-/// What the config says of decisions in a chat.
+/// Returns the config for decisions in a chat.
 pub(crate) fn chat_approvals(config: &Config, kind: ChannelKind) -> Option<&ChatApprovals> {
     match kind {
         ChannelKind::Matrix => Some(&config.channels.matrix.exec_approvals),
@@ -290,7 +290,7 @@ pub(crate) fn chat_approvals(config: &Config, kind: ChannelKind) -> Option<&Chat
     }
 }
 
-/// The same for channels that identify no approver.
+/// Returns the config for decisions in channels that do not identify approvers.
 pub(crate) fn machine_approvals(config: &Config, kind: ChannelKind) -> Option<&MachineApprovals> {
     match kind {
         ChannelKind::Ntfy => Some(&config.channels.ntfy.exec_approvals),
@@ -301,7 +301,7 @@ pub(crate) fn machine_approvals(config: &Config, kind: ChannelKind) -> Option<&M
     }
 }
 
-/// The approvers of a channel, by exact ids. `*` is none.
+/// Returns the approvers of a channel, by exact ids. `*` matches no one.
 pub(crate) fn approvers(config: &Config, kind: ChannelKind) -> Vec<String> {
     let Some(own) = chat_approvals(config, kind) else {
         return Vec::new();
@@ -317,14 +317,14 @@ pub(crate) fn approvers(config: &Config, kind: ChannelKind) -> Vec<String> {
     ids.filter(is_id).map(str::to_owned).collect()
 }
 
-/// Whether decisions are taken in a chat.
+/// Whether a chat takes decisions.
 pub(crate) fn takes_decisions(config: &Config, kind: ChannelKind) -> bool {
     let own = chat_approvals(config, kind);
     own.is_some_and(|own| own.enabled != Some(ChatSwitch::Off))
         && !approvers(config, kind).is_empty()
 }
 
-/// The decisions that the owner lets a channel take; none is all.
+/// Returns the decisions that the owner lets a channel take. `None` means all.
 pub(crate) fn taken_decisions(config: &Config, kind: ChannelKind) -> Option<&[String]> {
     match chat_approvals(config, kind) {
         Some(own) => own.decisions.as_deref(),

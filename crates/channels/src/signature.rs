@@ -1,4 +1,4 @@
-//! Calls that prove who makes them: HMAC-SHA256 over `TIME.ID.BODY`.
+//! Signed calls: HMAC-SHA256 over `TIME.ID.BODY` proves who made them.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_wire::Secret;
@@ -19,14 +19,14 @@ const MOST_ID_BYTES: usize = 128;
 /// A call that claims to be signed.
 #[derive(Debug, Clone, Copy)]
 pub struct SignedCall<'a> {
-    /// Milliseconds since 1970, as the header has it.
+    /// Milliseconds since 1970, as the header gives them.
     pub time: &'a str,
     pub id: &'a str,
     pub signature: &'a str,
     pub body: &'a [u8],
 }
 
-/// Why a call is not believed.
+/// Why a call is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureRefusal {
     #[error("the signature is not one of this secret, time, id and body")]
@@ -52,8 +52,8 @@ impl SignatureRefusal {
 }
 
 impl SignedCall<'_> {
-    /// Whether the holder of the secret signed it, shortly before now. Whether its id was used before is
-    /// for the caller to look at.
+    /// Checks that the holder of the secret signed the call shortly before now. The caller must
+    /// check that its id was not used before.
     pub fn check(&self, secret: &Secret, now_ms: u64) -> Result<(), SignatureRefusal> {
         if secret.is_empty() {
             return Err(SignatureRefusal::Wrong);
@@ -76,7 +76,7 @@ impl SignedCall<'_> {
     }
 }
 
-/// `sha256=` and the HMAC in hexadecimal.
+/// Returns `sha256=` and the HMAC in hexadecimal.
 pub fn sign(secret: &Secret, time: &str, id: &str, body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes())
         .unwrap_or_else(|_| unreachable!("a key of any length will do"));

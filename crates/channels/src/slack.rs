@@ -1,4 +1,4 @@
-//! Slack: messages with buttons by the web interface, and what happens by Socket Mode.
+//! Slack: sends messages with buttons over the web interface, and receives events over Socket Mode.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,16 +20,16 @@ mod read;
 
 use read::{SlackIdentity, read_envelope};
 
-/// The text of a message has at most so many units of UTF-16; Slack may cut longer ones.
+/// The limit of a message in UTF-16 units. Slack may cut longer ones.
 const MOST_UNITS: usize = 4_000;
 
-/// How long Slack may be silent, although it is asked whether it is there.
+/// How long Slack may be silent although it is pinged.
 const LONGEST_SILENCE: Duration = Duration::from_secs(75);
 
-/// Socket Mode has no place to go on from: what Slack could not deliver, it sends again by itself.
+/// Socket Mode has no cursor. Slack itself repeats what it could not deliver.
 const CURSOR: &str = "socket";
 
-/// Errors after which the same call may work.
+/// Errors after which the same call may succeed.
 const PASSING: [&str; 6] = [
     "fatal_error",
     "internal_error",
@@ -99,7 +99,8 @@ async fn ask(account: &ServiceAccount, method: &str, body: &Value) -> Result<Val
 }
 
 impl SlackAccount {
-    /// The address of a socket holds a ticket: it is used once and written nowhere.
+    /// Returns the address of a socket. It contains a ticket, so it is used once and never written
+    /// anywhere.
     async fn socket_address(&self) -> Result<(ServiceAddress, String), ChatFailure> {
         let method = "apps.connections.open";
         let opened = ask(&self.app, method, &json!({})).await?;
@@ -137,8 +138,8 @@ impl SlackAccount {
     }
 }
 
-/// Reads a socket until it ends. Every envelope is acknowledged as soon as it is read: Slack waits for
-/// three seconds, and a decision may take longer.
+/// Reads a socket until it ends. Every envelope is acknowledged as soon as it is read, because
+/// Slack waits three seconds and a decision may take longer.
 async fn follow(
     mut socket: ServiceSocket,
     own: &SlackIdentity,
@@ -182,7 +183,7 @@ async fn follow(
     }
 }
 
-/// The message as blocks, in which nothing is markup, and its text for notifications.
+/// Returns the message as blocks without markup, and its text for notifications.
 fn content(message: &ChatMessage) -> Value {
     let text = |text: &str, style: Value| {
         let mut element = json!({ "type": "text", "text": text });
@@ -227,7 +228,8 @@ fn content(message: &ChatMessage) -> Value {
     })
 }
 
-/// Where a target is: `C…`, `G…` or `D…`, or a user, to whom Slack opens a direct message.
+/// Returns the id of a target: `C…`, `G…` or `D…`, or a user, for whom Slack opens a direct
+/// message.
 fn channel_of(to: &str) -> &str {
     let bare = to.strip_prefix("channel:").or(to.strip_prefix("user:"));
     bare.unwrap_or(to)
@@ -282,7 +284,7 @@ impl ChatChannel for SlackWorkspace {
         }))
     }
 
-    /// Only the person sees it.
+    /// Replies so that only the person sees it.
     fn reply<'a>(&'a self, to: &'a ChatPlace, text: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let Some(person) = to.interaction.as_ref().filter(|_| !text.is_empty()) else {
@@ -302,7 +304,7 @@ impl ChatChannel for SlackWorkspace {
     fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move {
             let known = self.ask("auth.test", json!({})).await?;
-            // The other token as well: without it nothing can be decided there.
+            // The app token is checked as well, because decisions arrive only through it.
             self.account.socket_address().await?;
             let (user, team) = (known["user"].as_str(), known["team"].as_str());
             let name = format!("{} in {}", user.unwrap_or("a bot"), team.unwrap_or("Slack"));

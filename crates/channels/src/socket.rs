@@ -1,8 +1,8 @@
-//! WebSockets that platforms send their events by, and the feed that carries these to the one loop that
-//! reads an account.
+//! WebSockets over which platforms send events, and the feed that passes the events to the single
+//! loop that reads an account.
 //!
-//! A socket has a task of its own: it answers the platform in time, however long an update takes to be
-//! handled. The task ends with its connection; the loop that reads opens the next one.
+//! A socket has a task of its own, so that the platform is answered in time, however long an update
+//! takes. The task ends with its connection, and the reading loop opens the next one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,30 +20,30 @@ use crate::channel::{ChatFailure, ChatFuture, ChatUpdate, ChatUpdates};
 use crate::http::{AbortOnDrop, USUAL_TIME};
 use crate::rhythm::until_beat;
 
-/// The largest message, and frame, of a platform.
+/// The largest message and frame of a platform.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// Updates that wait to be handled. What comes beyond them is not taken.
+/// The most updates that wait to be handled. Further ones are not accepted.
 const MOST_WAITING: usize = 256;
 
-/// A connection that lived for so long and was ended by the platform is opened again at once.
+/// A connection that lasted this long before the platform ended it is reopened at once.
 const LIVED: Duration = Duration::from_secs(10);
 
 /// One connection.
 pub(crate) struct ServiceSocket(WebSocketStream<Box<dyn ServiceStream>>);
 
-/// What a socket brought.
+/// What a socket received.
 #[derive(Debug)]
 pub(crate) enum SocketRead {
     Json(Value),
-    /// Nothing that is for Interlock, but the platform is there.
+    /// Nothing for Interlock, but the platform is alive.
     Alive,
-    /// The platform closed it, with this code.
+    /// The platform closed the socket with this code.
     Closed(Option<u16>),
 }
 
 impl ServiceSocket {
-    /// Opens a socket. Its path may hold a secret: no error repeats it.
+    /// Opens a socket. Its path may contain a secret, so no error repeats it.
     pub(crate) async fn open(address: &ServiceAddress, path: &str) -> Result<Self, ChatFailure> {
         let opening = async {
             let stream = address.connect().await.map_err(ChatFailure::from)?;
@@ -68,14 +68,14 @@ impl ServiceSocket {
         in_time(sending).await
     }
 
-    /// Asks whether the platform is there.
+    /// Asks the platform to show that it is alive.
     pub(crate) async fn ping(&mut self) -> Result<(), ChatFailure> {
         let ping = Message::Ping(Vec::new().into());
         let sending = async { self.0.send(ping).await.map_err(|error| broke_off(&error)) };
         in_time(sending).await
     }
 
-    /// Waits for what comes. It may be given up at any time, and loses nothing by that.
+    /// Waits for the next message. Dropping this future loses nothing.
     pub(crate) async fn read(&mut self) -> Result<SocketRead, ChatFailure> {
         match self.0.next().await {
             None => Ok(SocketRead::Closed(None)),
@@ -94,7 +94,7 @@ impl ServiceSocket {
         }
     }
 
-    /// The first message, within the usual time.
+    /// Returns the first message, within the default time limit.
     pub(crate) async fn first(&mut self) -> Result<Value, ChatFailure> {
         let reading = async {
             loop {
@@ -116,7 +116,7 @@ async fn in_time<T>(work: impl Future<Output = Result<T, ChatFailure>>) -> Resul
     }
 }
 
-/// The platform closed the socket.
+/// Returns the failure of a socket that the platform closed.
 pub(crate) fn closed(code: Option<u16>) -> ChatFailure {
     ChatFailure::Passing(match code {
         Some(code) => format!("the platform closed the socket with code {code}"),
@@ -127,27 +127,27 @@ pub(crate) fn closed(code: Option<u16>) -> ChatFailure {
 fn broke_off(error: &Error) -> ChatFailure {
     let why = match error {
         Error::Http(reply) => format!("the socket was answered with status {}", reply.status()),
-        // These may repeat the address.
+        // These errors may repeat the address.
         Error::Url(_) | Error::HttpFormat(_) => "the socket has no usable address".to_owned(),
         error => format!("the socket broke off: {error}"),
     };
     ChatFailure::Passing(why)
 }
 
-/// A connection that is ready: its place in the platform's stream, and what reads it until it ends.
+/// A connection that is ready: its cursor, and the function that reads it until it ends.
 pub(crate) struct OpenSocket {
     pub(crate) cursor: String,
     pub(crate) follow: Box<dyn FnOnce(FeedSender) -> BoxFuture<'static, ChatFailure> + Send>,
 }
 
-/// One update on its way, with the place in the stream behind it.
+/// One update that waits to be handled, with the cursor behind it.
 #[derive(Debug)]
 struct FedUpdate {
     update: ChatUpdate,
     cursor: String,
 }
 
-/// Where a connection puts what happened.
+/// Takes the events of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct FeedSender {
     updates: mpsc::Sender<FedUpdate>,
@@ -155,8 +155,8 @@ pub(crate) struct FeedSender {
 }
 
 impl FeedSender {
-    /// Whether there was room. An update that was not taken is not answered, so that the platform may
-    /// send it again.
+    /// Feeds an update. Returns whether there was room. An update that was not accepted is not
+    /// acknowledged, so that the platform may send it again.
     pub(crate) fn feed(&self, update: ChatUpdate, cursor: &str) -> bool {
         let cursor = cursor.to_owned();
         let is_taken = self.updates.try_send(FedUpdate { update, cursor }).is_ok();
@@ -166,7 +166,7 @@ impl FeedSender {
         is_taken
     }
 
-    /// The place in the stream, behind everything that was fed.
+    /// Moves the cursor behind everything that was fed.
     pub(crate) fn advance(&self, cursor: &str) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         *latest = Some(cursor.to_owned());
@@ -180,11 +180,11 @@ struct OpenFeed {
     since: Instant,
 }
 
-/// What a channel with a socket keeps.
+/// The state of a channel with a socket.
 #[derive(Debug, Default)]
 pub(crate) struct SocketFeed {
     open: tokio::sync::Mutex<Option<OpenFeed>>,
-    /// The place in the stream of the open connection; none while none is open.
+    /// The cursor of the open connection, or `None` if no connection is open.
     latest: Arc<Mutex<Option<String>>>,
 }
 
@@ -194,8 +194,8 @@ impl SocketFeed {
         latest.clone()
     }
 
-    /// Waits for what happens, with a connection that is opened where none is. Without a cursor, it is
-    /// enough that there is one.
+    /// Waits for updates, and opens a connection if there is none. Without a cursor, it returns as
+    /// soon as there is a connection.
     pub(crate) async fn updates(
         &self,
         cursor: Option<&str>,
@@ -207,7 +207,7 @@ impl SocketFeed {
             return Ok(nothing_new(Some(cursor)));
         }
         let mut held = self.open.lock().await;
-        // Where the last connection ended, or where the account was read to before.
+        // Continues where the last connection ended, or where the account was read to before.
         let mut from = cursor.map(str::to_owned);
         loop {
             let feed = match &mut *held {

@@ -1,4 +1,4 @@
-//! Telegram: a bot that sends messages with buttons and asks for what happened (`getUpdates`).
+//! Telegram: a bot that sends messages with buttons and polls for updates (`getUpdates`).
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::message::ChatMessage;
 use crate::rhythm::until_beat;
 use crate::settings::AccountSetup;
 
-/// A message has at most so many units of UTF-16.
+/// The limit of a message in UTF-16 units.
 const MOST_UNITS: usize = 4096;
 
 /// One bot.
 #[derive(Debug)]
 pub(crate) struct TelegramBot {
     account: ServiceAccount,
-    /// By the platform's word, once it was asked.
+    /// The bot's name according to Telegram, once it was asked.
     name: OnceCell<String>,
 }
 
@@ -33,7 +33,7 @@ impl TelegramBot {
         }
     }
 
-    /// The name that commands for this bot carry in groups.
+    /// Returns the name that commands for this bot carry in groups.
     async fn name(&self) -> Result<&str, ChatFailure> {
         let asked = self.name.get_or_try_init(|| async {
             let known = self.ask(ServiceCall::post("getMe", &json!({}))).await?;
@@ -57,7 +57,7 @@ impl TelegramBot {
     }
 }
 
-/// The text and its entities. There is no parse mode: nothing in it is markup.
+/// Returns the text and its entities. No parse mode is used, so nothing in the text is markup.
 fn text(message: &ChatMessage) -> (String, Value) {
     let mut text = String::new();
     let mut entities = Vec::new();
@@ -89,14 +89,15 @@ fn keyboard(message: &ChatMessage) -> Value {
         .map(|button| json!({ "text": button.label, "callback_data": button.tap.word() }));
     let row: Vec<Value> = buttons.collect();
     if row.is_empty() {
-        // Explicitly empty: a message that is edited without this keeps its buttons.
+        // The keyboard must be sent even if it is empty: an edit without it keeps the message's
+        // buttons.
         json!({ "inline_keyboard": [] })
     } else {
         json!({ "inline_keyboard": [row] })
     }
 }
 
-/// Ids of chats are numbers; names of channels begin with `@`.
+/// Ids of chats are numbers. Names of channels begin with `@`.
 fn chat_id(text: &str) -> Value {
     text.parse::<i64>()
         .map_or_else(|_| json!(text), |id| json!(id))
@@ -145,7 +146,7 @@ impl ChatChannel for TelegramBot {
                 "reply_markup": keyboard(edit.message),
             });
             match self.ask(ServiceCall::post("editMessageText", &body)).await {
-                // A repeated edit.
+                // The edit was repeated.
                 Err(ChatFailure::Refused(why)) if why.contains("not modified") => Ok(()),
                 done => done.map(|_| ()),
             }
@@ -166,9 +167,10 @@ impl ChatChannel for TelegramBot {
             let time = until_beat();
             let offset = from.cursor.and_then(|cursor| cursor.parse::<i64>().ok());
             let body = json!({
-                // Before the first cursor, everything is old: only the number of the last one is read.
+                // Before the first cursor, all updates are old, and only the number of the last one
+                // is read.
                 "offset": offset.unwrap_or(-1),
-                // So few that the answer is never too long to be read.
+                // With so few updates, the answer is never too long to be read.
                 "limit": 25,
                 "timeout": if offset.is_some() { time.as_secs() } else { 0 },
                 "allowed_updates": ["message", "callback_query"],
@@ -181,7 +183,7 @@ impl ChatChannel for TelegramBot {
             let unread = offset.unwrap_or(0);
             let next = last.map_or(unread, |last| last.saturating_add(1).max(unread));
             let updates = match offset {
-                // What was confirmed is not new, also where a server gives it once more.
+                // Confirmed updates are not new, even if a server returns them again.
                 Some(unread) => {
                     let is_new = |one: &&Value| number(one).is_some_and(|at| at >= unread);
                     let new = found.iter().filter(is_new);
@@ -199,7 +201,7 @@ impl ChatChannel for TelegramBot {
     fn reply<'a>(&'a self, to: &'a ChatPlace, text: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             if let Some(interaction) = &to.interaction {
-                // The platform shows at most 200 characters.
+                // Telegram shows at most 200 characters.
                 let text: String = text.chars().take(200).collect();
                 let body = json!({
                     "callback_query_id": interaction,
@@ -238,7 +240,7 @@ fn id_text(value: &Value) -> Option<String> {
     value.as_i64().map(|id| id.to_string())
 }
 
-/// A person's id; none for bots, and for chats that speak for themselves.
+/// Returns a person's id. Bots, and chats that write as themselves, are not persons.
 fn person(from: &Value) -> Option<String> {
     (from["is_bot"] == false).then(|| id_text(&from["id"]))?
 }
@@ -264,8 +266,8 @@ fn read_update(update: &Value, own_name: &str) -> Option<ChatUpdate> {
         });
     }
     let message = update.get("message")?;
-    // Forwards, messages by way of a bot, anonymous administrators, quotes, and what was sent for a person
-    // who was not there: by a program, or at a time that was set before.
+    // Such keys mark forwards, messages sent through a bot, anonymous administrators, quotes, and
+    // messages that a program sent for a person, or that were scheduled earlier.
     let foreign = [
         "forward_origin",
         "forward_date",
@@ -282,7 +284,7 @@ fn read_update(update: &Value, own_name: &str) -> Option<ChatUpdate> {
     if foreign.iter().any(|key| message.get(key).is_some()) {
         return None;
     }
-    // Whatever is formatted may be a quote or a code block; a command or a mention is none.
+    // Formatted text may be a quote or a code block. Commands and mentions are neither.
     let entities = message["entities"].as_array().into_iter().flatten();
     let is_plain = |entity: &Value| {
         matches!(
@@ -306,7 +308,7 @@ fn read_update(update: &Value, own_name: &str) -> Option<ChatUpdate> {
     })
 }
 
-/// A text that is not for another bot. In groups, a command may carry the name of the bot that it is for.
+/// Returns a text that is not for another bot. In groups, a command may carry the name of its bot.
 fn for_bot(text: &str, own_name: &str) -> Option<String> {
     let end = text.find(char::is_whitespace).unwrap_or(text.len());
     let (first, rest) = text.split_at(end);

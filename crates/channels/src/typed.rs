@@ -1,32 +1,32 @@
-//! What an approver types: `/approve ID DECISION`, `/exec …`, `/elevated …`.
+//! Parses what an approver types: `/approve ID DECISION`, `/exec …`, `/elevated …`.
 
 use std::time::Duration;
 
 use interlock_store::{ApprovalDecision, Lease};
 
-/// The longest text that is looked at.
+/// The longest text that is parsed.
 const MOST_BYTES: usize = 4096;
 
 /// A typed text that is meant for Interlock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TypedCommand {
     Decide {
-        /// The short id, or the id, as it was typed.
+        /// The short id or the id, as it was typed.
         reference: String,
         decision: ApprovalDecision,
         reason: Option<String>,
     },
     /// `/approve` with words that name no decision.
     Unclear(String),
-    /// `/exec` or `/elevated`, with the session key where one was named.
+    /// `/exec` or `/elevated`, with the session key if one was named.
     Directive {
         session_key: Option<String>,
         text: String,
     },
 }
 
-/// Reads a text of one line. Any other text, and any text that begins with something else, is not for
-/// Interlock.
+/// Parses a text of one line. Texts of several lines, and texts that begin with other words, are
+/// not for Interlock.
 pub(crate) fn parse(text: &str) -> Option<TypedCommand> {
     let text = text.trim();
     if text.len() > MOST_BYTES || text.contains(['\n', '\r']) {
@@ -84,7 +84,8 @@ fn decision(rest: &str) -> TypedCommand {
     }
 }
 
-/// A session key stands in front of the settings, if at all: it has a colon, and no setting has one there.
+/// Splits off a session key, which may stand before the settings. It has a colon, which no setting
+/// has there.
 fn directive(word: &str, rest: &str) -> TypedCommand {
     let (first, others) = rest.split_once(' ').unwrap_or((rest, ""));
     let is_key = first.starts_with("agent:") && !first.contains('=');
@@ -99,7 +100,7 @@ fn directive(word: &str, rest: &str) -> TypedCommand {
     }
 }
 
-/// `30s`, `30m`, `8h` or `7d`.
+/// Parses `30s`, `30m`, `8h` or `7d`.
 fn duration(text: &str) -> Option<Duration> {
     let unit = match text.bytes().last()? {
         b's' => 1,

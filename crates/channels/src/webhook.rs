@@ -1,5 +1,5 @@
-//! Webhooks: a signed call for every approval and its end; a program of the owner's may decide by a call
-//! back, signed with another secret.
+//! Webhooks: a signed call for every approval and its end. The owner's program may decide by a call
+//! back, which is signed with another secret.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::signature::{ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, sign};
 /// The largest call.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// What a program decided.
+/// The decision of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WebhookAnswer {
     pub id: String,
-    /// Of the plan that was sent.
+    /// The digest of the plan that was sent.
     pub digest: String,
     pub decision: String,
     #[serde(default)]
@@ -56,7 +56,7 @@ impl WebhookTarget {
     }
 }
 
-/// The approval, with the text that people read elsewhere.
+/// Returns the approval with the text that people read elsewhere.
 fn body(message: &ChatMessage, subject: &ChatSubject) -> String {
     let mut body = subject.body.clone();
     body["digest"] = subject.plan_digest.clone().into();
@@ -74,7 +74,7 @@ impl ChatChannel for WebhookTarget {
             .is_none_or(|subject| body(message, subject).len() <= MOST_BYTES)
     }
 
-    /// A program takes as much as it is sent; it asks for a pause itself.
+    /// A program needs no pause between messages. If it does, it asks for one.
     fn pause(&self) -> Duration {
         Duration::ZERO
     }

@@ -13,20 +13,20 @@ use tokio_util::sync::CancellationToken;
 use crate::outbox::{Outbox, Outgoing};
 use crate::page_topics::PageTopics;
 
-/// Approvals that a connection is remembered to have been shown.
+/// The most shown approvals that a connection remembers.
 const MAX_SHOWN: usize = 100_000;
 
-/// Who a client is, as the handshake found.
+/// The identity of a client, as the handshake established it.
 #[derive(Debug)]
 pub struct KnownClient {
     pub connection: String,
     pub role: Role,
     pub scopes: Scopes,
     pub device: Option<String>,
-    /// The stored token that it came with: when that is revoked, the connection ends.
+    /// The stored token with which the client connected. If it is revoked, the connection ends.
     pub token_id: Option<String>,
     pub program: Program,
-    /// Surfaces that it has, or what a node offers.
+    /// The surfaces that a client has, or the capabilities that a node offers.
     pub caps: Vec<String>,
     pub commands: Vec<String>,
     pub permissions: BTreeMap<String, bool>,
@@ -35,21 +35,21 @@ pub struct KnownClient {
     pub connected_at_ms: u64,
 }
 
-/// One operator or node: who it is, which never changes, and what has gone between it and the gateway.
+/// One operator or node: its identity, which never changes, and the state of its connection.
 #[derive(Debug)]
 pub struct Client {
     known: KnownClient,
     out: Arc<Outbox>,
-    /// Cancelled when the connection is to end, whatever still waits to be sent.
+    /// Cancelled when the connection must end, even if messages still wait to be sent.
     ending: CancellationToken,
-    /// The number of the last event that went to many. Held until its text is in the queue: numbers
-    /// come in their order.
+    /// The number of the last broadcast event. The lock is held until the event's text is in the
+    /// queue, so that numbers arrive in order.
     seq: Mutex<u64>,
     heard_at_ms: AtomicU64,
     shown: Mutex<HashSet<String>>,
-    /// Why a node was heard of last, as it said.
+    /// Why a node reported itself last.
     seen_reason: Mutex<&'static str>,
-    /// The pages of the Control UI that it has open.
+    /// The pages of the Control UI that are open on this connection.
     pub topics: PageTopics,
 }
 
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// Why the client was heard of last.
+    /// Returns why the client reported itself last.
     pub fn seen_reason(&self) -> &'static str {
         *self
             .seen_reason
@@ -90,7 +90,7 @@ impl Client {
             .unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    /// Its name as other clients see it.
+    /// Returns the name that other clients see.
     pub fn name(&self) -> &str {
         self.program
             .display_name
@@ -98,13 +98,14 @@ impl Client {
             .unwrap_or(&self.program.id)
     }
 
-    /// Where it comes from, as people are shown it.
+    /// Returns the client's address as people see it.
     pub fn remote_ip(&self) -> Option<String> {
         remote_ip(self.address)
     }
 
-    /// By what the program is known again on another connection: its device, else the token that it shows
-    /// and its own name. Without a device it comes from this machine (`handshake`).
+    /// Returns what identifies the program on another connection: its device, else the token that
+    /// it presented and its own name. A client without a device connects from this machine
+    /// (`handshake`).
     pub fn reader(&self) -> String {
         match &self.device {
             Some(device) => format!("device:{device}"),
@@ -115,15 +116,15 @@ impl Client {
         }
     }
 
-    /// The id by which lists of senders name it: its device, else the token that it shows. What it calls
-    /// itself is not proven.
+    /// Returns the id by which lists of senders name the client: its device, else the token that it
+    /// presented. The client's own name is not proven, so it is not used.
     pub fn sender_id(&self) -> &str {
         let shared = "operator";
         let known = self.device.as_deref().or(self.token_id.as_deref());
         known.unwrap_or(shared)
     }
 
-    /// As a surface that approvals are shown on.
+    /// Returns the surface that approvals shown on this connection are recorded under.
     pub fn surface(&self) -> String {
         format!("ws:{}", self.connection)
     }
@@ -141,23 +142,23 @@ impl Client {
         shown.contains(approval)
     }
 
-    /// Sent from here, if it can be sent at once.
+    /// Sends a response, from this thread if the socket accepts it at once.
     pub fn answer(&self, response: &Response) {
         self.must_send(response.to_text(), Outbox::send);
     }
 
-    /// An event for this connection alone.
+    /// Queues an event for this connection alone.
     pub fn tell(&self, event: &Event) {
         self.must_send(event.text_with(None), Outbox::leave);
     }
 
-    /// The same, sent from here if it can be sent at once.
+    /// Sends an event for this connection alone, from this thread if the socket accepts it at once.
     pub fn tell_now(&self, event: &Event) {
         self.must_send(event.text_with(None), Outbox::send);
     }
 
-    /// An event for many. One that a slow client has no room for is left out; its number is used up,
-    /// so that the client can tell.
+    /// Queues an event for many clients. If a slow client has no room for it, the event is left
+    /// out. Its number is used up, so that the client notices the gap.
     pub fn broadcast(&self, event: &Event) {
         let mut seq = self.seq.lock().unwrap_or_else(PoisonError::into_inner);
         *seq += 1;
@@ -167,14 +168,14 @@ impl Client {
         }
     }
 
-    /// Ends the connection: what waits is still sent, for as long as last words may take. One that
-    /// takes nothing any more is cut then.
+    /// Ends the connection. Messages that wait are still sent within the time for last words. After
+    /// that, a client that reads nothing is cut off.
     pub fn close(&self, close: Close) {
         self.out.leave(Outgoing::Close(close));
         self.ending.cancel();
     }
 
-    /// Asks for a sign of life, unless one is owed already.
+    /// Asks the client to show that it is alive, unless such an answer is already due.
     pub fn ping(&self) {
         if !self.out.pulse.is_owed() {
             self.out.leave(Outgoing::Ping);
@@ -186,7 +187,7 @@ impl Client {
         self.out.pulse.heard();
     }
 
-    /// How long it owes something.
+    /// Returns how long an answer or a read by the client has been overdue.
     pub fn silence(&self, now_ms: u64) -> Duration {
         self.out.pulse.silence(now_ms)
     }
@@ -195,22 +196,23 @@ impl Client {
         self.heard_at_ms.load(Ordering::Relaxed)
     }
 
-    /// What waits to be sent to it.
+    /// Returns the number of bytes that wait to be sent to the client.
     pub fn buffered_bytes(&self) -> usize {
         self.out.bytes()
     }
 
-    /// Nothing is sent to it any more.
+    /// Whether nothing more is sent to the client.
     pub fn is_gone(&self) -> bool {
         self.out.is_over()
     }
 
-    /// Its connection is about to end, or has.
+    /// Whether the connection has ended or is about to.
     pub fn is_ending(&self) -> bool {
         self.ending.is_cancelled() || self.is_gone()
     }
 
-    /// What must arrive: a client that has no room for it is too slow to go on with.
+    /// Sends a message that must arrive. A client that has no room for it is too slow and is
+    /// disconnected.
     fn must_send(&self, text: String, send: impl FnOnce(&Outbox, Outgoing)) {
         if self.out.has_room(text.len()) {
             send(&self.out, Outgoing::Text(text));
@@ -220,7 +222,7 @@ impl Client {
     }
 }
 
-/// An address as people are shown it; none for this machine.
+/// Returns an address as people see it, or `None` for this machine.
 pub fn remote_ip(address: Option<std::net::IpAddr>) -> Option<String> {
     let address = address.map(|address| address.to_canonical());
     let remote = address.filter(|address| !address.is_loopback());

@@ -1,4 +1,4 @@
-//! All clients that are connected.
+//! All connected clients.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -12,7 +12,7 @@ use crate::read_approvals::ReadApprovals;
 #[derive(Debug, Default)]
 pub struct Hub {
     clients: Mutex<Clients>,
-    /// Bytes that wait for all of them.
+    /// The bytes that wait for all clients together.
     pub buffered: Arc<AtomicUsize>,
     read: ReadApprovals,
 }
@@ -25,13 +25,13 @@ struct Clients {
 }
 
 impl Hub {
-    /// Remembers that the program of a client read an approval.
+    /// Remembers that a client's program read an approval.
     pub fn note_read(&self, client: &Client, approval: &str) {
         self.read.note(&client.reader(), approval);
     }
 
-    /// Whether the program of a client read an approval a moment ago, on whichever connection. Command
-    /// lines connect anew for every request.
+    /// Whether a client's program read an approval lately, on any connection. Command lines open a
+    /// new connection for every request.
     pub fn was_read_by_program(&self, client: &Client, approval: &str) -> bool {
         self.read.contains(&client.reader(), approval)
     }
@@ -62,7 +62,7 @@ impl Hub {
         self.lock().by_connection.values().cloned().collect()
     }
 
-    /// The connections of one device, in whichever role.
+    /// Returns the connections of one device, in any role.
     pub fn of_device(&self, device: &str) -> Vec<Arc<Client>> {
         let clients = self.lock();
         clients.by_device.get(device).cloned().unwrap_or_default()
@@ -72,8 +72,8 @@ impl Hub {
         self.lock().by_connection.len()
     }
 
-    /// Sends an event to every client that may receive it. Presence goes to operators only: a node
-    /// has no use for it, and with many nodes it would be most of what is sent.
+    /// Sends an event to every client that may receive it. Presence goes to operators only, because
+    /// nodes have no use for it, and with many nodes it would dominate the traffic.
     pub fn broadcast(&self, event: &Event) {
         for client in self.all() {
             let is_for_it = client.role == Role::Operator || event.event != event::PRESENCE;
@@ -83,7 +83,7 @@ impl Hub {
         }
     }
 
-    /// Clients that can show approvals to an approver, except for the one that asks.
+    /// Returns the clients that can show approvals to an approver, except the requester.
     pub fn approvers(&self, except: &str) -> Vec<Arc<Client>> {
         let mut clients = self.all();
         clients.retain(|client| {

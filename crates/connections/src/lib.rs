@@ -1,8 +1,9 @@
-//! Which clients are connected to the gateway, and what is sent to them.
+//! The clients that are connected to the gateway, and what is sent to them.
 //!
-//! Read `client` ([`Client`]: who it is, and what it was shown), `hub` ([`Hub`]: all of them), `outbox` (what
-//! waits to be sent, and which thread sends it), `page_topics` (the pages that a browser has open), then
-//! `read_approvals` (what a program has read lately). What a connection is made of is the gateway's.
+//! Read `client` ([`Client`]: its identity, and what it was shown), `hub` ([`Hub`]: all clients),
+//! `outbox` (messages that wait to be sent, and the thread that sends them), `page_topics` (the
+//! pages that a browser has open), then `read_approvals` (what a program has read lately). The
+//! gateway owns the sockets.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,7 @@
-//! What waits to be sent to a client, and who sends it.
+//! The messages that wait to be sent to a client, and the thread that sends them.
 //!
-//! An answer is sent by the thread that has it, if nothing waits before it and the socket takes it.
-//! All else is sent by the connection's own task: what goes to many, and what a socket does not take
-//! yet.
+//! The thread that has an answer sends it, if no message waits before it and the socket accepts it.
+//! The connection's own task sends the rest: broadcasts, and what the socket does not accept yet.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,14 +21,16 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 
-/// What waits for all clients together. A client for which it would become more is too slow.
+/// The limit of bytes that wait for all clients together. A client whose message would exceed it is
+/// too slow.
 const MAX_BUFFERED_IN_ALL: usize = 512 * 1024 * 1024;
 
-/// Messages are sent together up to about so many bytes.
+/// About how many bytes of messages are sent together.
 pub const SENT_TOGETHER: usize = 16 * 1024;
 
-/// A longer text goes in frames of [`SENT_TOGETHER`]: a connection keeps a buffer as large as the largest
-/// frame that it ever sent, so that one long answer would cost its length for as long as the client stays.
+/// A longer text is sent in frames of [`SENT_TOGETHER`]. A connection keeps a buffer as large as
+/// the largest frame that it ever sent, so that one long answer would otherwise occupy its length
+/// until the client disconnects.
 const LONG_TEXT: usize = 2 * SENT_TOGETHER;
 
 pub type OutboxSocket = Pin<Box<dyn Sink<Message, Error = Error> + Send>>;
@@ -38,15 +39,15 @@ pub type OutboxSocket = Pin<Box<dyn Sink<Message, Error = Error> + Send>>;
 #[derive(Debug)]
 pub enum Outgoing {
     Text(String),
-    /// What is left of a text whose beginning was sent.
+    /// The rest of a text whose beginning was sent.
     Rest(Bytes),
     Ping,
-    /// Nothing follows it.
+    /// The last message.
     Close(Close),
 }
 
 impl Outgoing {
-    /// As it counts against what may wait.
+    /// Returns the bytes that count against the limits.
     fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -58,9 +59,9 @@ impl Outgoing {
 
 pub struct Outbox {
     line: Mutex<OutboxLine>,
-    /// Bytes that wait for this client.
+    /// The bytes that wait for this client.
     own: AtomicUsize,
-    /// Bytes that wait for all of them.
+    /// The bytes that wait for all clients.
     all: Arc<AtomicUsize>,
     pub pulse: Pulse,
 }
@@ -75,16 +76,16 @@ impl fmt::Debug for Outbox {
 }
 
 struct OutboxLine {
-    /// None once nothing is sent any more.
+    /// `None` once nothing more is sent.
     socket: Option<OutboxSocket>,
     waiting: VecDeque<Outgoing>,
-    /// The bytes of what the socket was given and has not sent; none if it was given nothing.
+    /// The bytes that the socket accepted and has not sent yet. `None` if it has nothing to send.
     on_its_way: Option<usize>,
-    /// Wakes the task that sends.
+    /// Wakes the sending task.
     sender: Option<Waker>,
-    /// It ends when all is sent.
+    /// Whether the sending task ends once everything is sent.
     is_last: bool,
-    /// The socket is to close.
+    /// Whether the close frame was passed to the socket.
     is_closing: bool,
 }
 
@@ -105,8 +106,8 @@ impl Outbox {
         }
     }
 
-    /// Sends it from here if that is possible at once, and does not take long: meanwhile no other
-    /// thread gets at what waits.
+    /// Sends a message from this thread if the socket accepts it at once. Long messages are left to
+    /// the task, because no other thread can use the queue meanwhile.
     pub fn send(&self, message: Outgoing) {
         if message.len() > SENT_TOGETHER {
             return self.leave(message);
@@ -115,7 +116,7 @@ impl Outbox {
         let Some(sender) = line.sender.clone() else {
             return;
         };
-        // What is on its way already is waited for by the task.
+        // If the socket is already sending, the task waits for it.
         let is_first = line.on_its_way.is_none();
         if is_first
             && self
@@ -126,7 +127,8 @@ impl Outbox {
         }
     }
 
-    /// Leaves it to the task: a sender of many messages does not wait for their sockets.
+    /// Leaves a message to the task, so that a sender of many messages need not wait for their
+    /// sockets.
     pub fn leave(&self, message: Outgoing) {
         let line = self.push(message);
         if let Some(sender) = &line.sender
@@ -142,17 +144,17 @@ impl Outbox {
             && all.saturating_add(bytes) <= MAX_BUFFERED_IN_ALL
     }
 
-    /// What waits, and what is on its way.
+    /// Returns the bytes that wait and those that are being sent.
     pub fn bytes(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// Nothing is sent any more.
+    /// Whether nothing more is sent.
     pub fn is_over(&self) -> bool {
         self.line().socket.is_none()
     }
 
-    /// Nothing follows what waits now.
+    /// Ends the sending task once all messages are sent.
     pub fn finish(&self) {
         let mut line = self.line();
         line.is_last = true;
@@ -161,8 +163,8 @@ impl Outbox {
         }
     }
 
-    /// Sends what waits and what comes, until the last is sent or the client does not read. For one
-    /// task.
+    /// Sends all messages until the last one is sent or the connection fails. Only one task may
+    /// call this.
     pub async fn run(&self) {
         poll_fn(|context| {
             let mut line = self.line();
@@ -172,7 +174,7 @@ impl Outbox {
         .await;
     }
 
-    /// Drops what the client does not read.
+    /// Drops the messages that the client does not read.
     pub fn give_up(&self) {
         let mut line = self.line();
         line.socket = None;
@@ -192,7 +194,7 @@ impl Outbox {
         line
     }
 
-    /// Ready when it is over.
+    /// Returns `Ready` when nothing more is to be sent.
     fn poll_line(&self, line: &mut OutboxLine, context: &mut Context<'_>) -> Poll<()> {
         while !line.is_closing || line.on_its_way.is_some() {
             if line.waiting.is_empty() && line.on_its_way.is_none() {
@@ -227,7 +229,8 @@ impl Outbox {
 }
 
 impl OutboxLine {
-    /// Gives the socket what waits, as much as is sent together, until that is sent.
+    /// Passes waiting messages to the socket, up to [`SENT_TOGETHER`] bytes, and waits until they
+    /// are sent.
     fn poll_send(&mut self, pulse: &Pulse, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Some(socket) = &mut self.socket else {
             return Poll::Ready(Err(Error::AlreadyClosed));
@@ -265,8 +268,8 @@ impl OutboxLine {
     }
 }
 
-/// The next frame of a text. What is left of it waits in front of all else: frames of one text follow each
-/// other.
+/// Returns the next frame of a text. Its rest waits in front of all other messages, because the
+/// frames of one text must follow each other.
 fn first_frame(mut frame: Bytes, kind: Data, waiting: &mut VecDeque<Outgoing>) -> Message {
     let rest = frame.split_off(frame.len().min(SENT_TOGETHER));
     let is_last = rest.is_empty();
@@ -276,13 +279,14 @@ fn first_frame(mut frame: Bytes, kind: Data, waiting: &mut VecDeque<Outgoing>) -
     Message::Frame(Frame::message(frame, OpCode::Data(kind), is_last))
 }
 
-/// Whether a client is alive: since when it owes something, as seen by who writes to it. Time in which this
-/// gateway had no time for it does not count.
+/// Tracks whether a client is alive: since when an answer or a read is overdue. Times are taken
+/// when this gateway actually writes, so that its own delays do not count.
 #[derive(Debug, Default)]
 pub struct Pulse {
-    /// When it was asked for a sign of life that has not come; 0 if it owes none.
+    /// When the client was asked to show that it is alive and has not answered. 0 if no answer is
+    /// due.
     asked_at_ms: AtomicU64,
-    /// Since when something is being sent that it does not take; 0 if nothing is.
+    /// Since when the client has not accepted what is being sent. 0 if nothing is being sent.
     sending_since_ms: AtomicU64,
 }
 
@@ -291,7 +295,7 @@ impl Pulse {
         self.asked_at_ms.load(Ordering::Relaxed) != 0
     }
 
-    /// A sign of life has come.
+    /// Records that the client showed that it is alive.
     pub fn heard(&self) {
         self.asked_at_ms.store(0, Ordering::Relaxed);
     }
@@ -308,7 +312,7 @@ impl Pulse {
         self.sending_since_ms.store(0, Ordering::Relaxed);
     }
 
-    /// How long it owes something.
+    /// Returns how long the client's answer or read has been overdue.
     pub fn silence(&self, now_ms: u64) -> Duration {
         let since = |time: &AtomicU64| match time.load(Ordering::Relaxed) {
             0 => 0,

@@ -13,16 +13,16 @@ use crate::client::Client;
 /// The topic of approvals, which every page follows.
 pub const APPROVALS: &str = "approvals";
 
-/// Topics of one connection at most.
+/// The most topics of one connection.
 const MOST_TOPICS: usize = 64;
 
-/// What a connection follows, with the number of the last patch of each topic. None: it has opened no
-/// page.
+/// The topics that a connection follows, with the number of the last patch of each. `None` if the
+/// connection has opened no page.
 #[derive(Debug, Default)]
 pub struct PageTopics(Mutex<Option<HashMap<String, u64>>>);
 
-/// An [`UiPatch`](interlock_wire::results::UiPatch) whose changes were written once for all that follow
-/// the topic: only the number differs.
+/// A [`UiPatch`](interlock_wire::results::UiPatch) whose changes are serialized once for all
+/// connections that follow the topic. Only the number differs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SharedPatch<'a> {
@@ -76,8 +76,8 @@ impl PageTopics {
         topics.is_some()
     }
 
-    /// Sends a patch, if the topic is followed. Its number is given while the queue is held, so that
-    /// patches arrive in their order.
+    /// Sends a patch if the connection follows the topic. The number is assigned while the lock is
+    /// held, so that patches arrive in order.
     fn send(&self, client: &Client, topic: &str, ops: &RawValue, change: Option<i64>) {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(seq) = topics.as_mut().and_then(|topics| topics.get_mut(topic)) else {

@@ -1,20 +1,20 @@
-//! Which approvals a program has read lately.
+//! Remembers which approvals a program has read lately.
 //!
-//! An approver decides about what was shown. A connection knows what it was sent; a command line makes a
-//! connection for every request, and proves each time that it is the same device or holds the same
-//! token.
+//! An approver decides about what was shown. A connection knows what it received. A command line
+//! opens a connection for every request, and proves each time that it is the same device or holds
+//! the same token.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An approver who read something longer ago reads it again.
+/// How long a read counts. After that, the approver must read the approval again.
 const READ_FOR: Duration = Duration::from_mins(10);
 
-/// The most that is remembered; the oldest goes first.
+/// The most reads that are remembered. The oldest is forgotten first.
 const MOST: usize = 10_000;
 
-/// Pairs of a program and an approval.
+/// Pairs of a program and an approval that it read.
 #[derive(Debug, Default)]
 pub struct ReadApprovals {
     read: Mutex<ReadPairs>,

@@ -1,13 +1,13 @@
 //! Secrets in a config: hidden from remote readers, and put back when they write it.
 //!
-//! Secrets should not stand there; the schema refuses the usual ones. What may still hold one is
-//! hidden: values of environment variables, values whose keys sound like secrets, and addresses with
-//! a password or a query in them.
+//! A config should contain no secrets, and the schema refuses the usual ones. Values that may still
+//! be secret are hidden: values of environment variables, values whose keys sound like secrets, and
+//! addresses that contain a password or a query.
 
 use interlock_config::{EditError, Json5Text, KeyPath, PathSegment};
 use serde_json::Value;
 
-/// Stands for a value that is not shown.
+/// Replaces a value that is not shown.
 pub(crate) const HIDDEN: &str = "__INTERLOCK_HIDDEN__";
 
 const SECRET_WORDS: &[&str] = &[
@@ -19,24 +19,24 @@ const SECRET_WORDS: &[&str] = &[
     "credential",
 ];
 
-/// A client wrote the mark where there is no value that it stands for.
+/// A client wrote the mark at a key that has no hidden value.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: {HIDDEN} stands for a value that is there already, and there is none")]
 pub(crate) struct NothingBehind(String);
 
-/// The text with every such value hidden. Everything else is as it was written.
+/// Returns the text with every such value hidden. The rest stays as it was written.
 pub(crate) fn hidden(text: &Json5Text) -> Json5Text {
     let mut shown = text.clone();
     for path in paths(text, &|path, value| is_secret(path, value)) {
         if shown.set(&path, &HIDDEN.into()).is_err() {
-            // The text cannot be shown without the secret: then nothing is shown.
+            // If a secret cannot be replaced in the text, nothing of the text is shown.
             return Json5Text::parse(text.name(), "{}").unwrap_or(shown);
         }
     }
     shown
 }
 
-/// The text with the hidden values of the present one.
+/// Returns the text with the hidden values of the present config put back.
 pub(crate) fn restored(
     mut text: Json5Text,
     present: &Json5Text,
@@ -49,7 +49,7 @@ pub(crate) fn restored(
     Ok(text)
 }
 
-/// The places of all texts for which something holds.
+/// Returns the key paths of all strings for which `holds` is true.
 fn paths(text: &Json5Text, holds: &dyn Fn(&KeyPath, &str) -> bool) -> Vec<KeyPath> {
     let mut found = Vec::new();
     walk(&text.value(), &KeyPath::root(), &mut |path, value| {
@@ -60,7 +60,7 @@ fn paths(text: &Json5Text, holds: &dyn Fn(&KeyPath, &str) -> bool) -> Vec<KeyPat
     found
 }
 
-/// As deep as the reader of the text goes, which has a limit.
+/// Visits every string. The parser of the text limits the depth.
 fn walk(value: &Value, at: &KeyPath, see: &mut impl FnMut(&KeyPath, &str)) {
     match value {
         Value::String(text) => see(at, text),

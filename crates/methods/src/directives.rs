@@ -1,15 +1,15 @@
-//! Slash directives: what a person types into a session to set it to something.
+//! Slash directives, which a person types into a conversation to change its settings.
 //!
-//! `/exec` shows the values, `/exec host=… security=… ask=… node=…` sets them, `KEY=default` takes
-//! one away again; `/elevated on|ask|full|off` (or `/elev`) likewise. Every text is either one of these or has
-//! an error that says what was expected.
+//! `/exec` shows the values, `/exec host=… security=… ask=… node=…` sets them, and `KEY=default`
+//! removes one. `/elevated on|ask|full|off` (or `/elev`) works likewise. Every text is either one
+//! of these directives or gets an error that says what was expected.
 
 use interlock_config::Host;
 use interlock_dispatch::sessions::{Edits, SessionEdit};
 use interlock_host::{Elevation, host_named};
 use interlock_policy::{Ask, Security};
 
-/// The word that takes a value away.
+/// The word that removes a value.
 const DEFAULT: &str = "default";
 
 /// A directive that was understood.
@@ -113,7 +113,7 @@ pub(crate) fn elevation(word: &str) -> Result<SessionEdit<Elevation>, DirectiveE
     choice("elevated", word, Elevation::parse, Elevation::WORDS)
 }
 
-/// A node's id, name or address; whether there is one is looked at when it is needed.
+/// Parses a node's id, name or address. Whether such a node exists is checked when a run needs it.
 pub(crate) fn node(word: &str) -> Result<SessionEdit<String>, DirectiveError> {
     match word {
         DEFAULT => Ok(SessionEdit::Clear),
@@ -146,7 +146,7 @@ fn choice<T>(
         })
 }
 
-/// Words between blanks; a name with blanks stands in double quotes.
+/// Splits the text at blanks. A name with blanks stands in double quotes.
 fn words(text: &str) -> Result<Vec<String>, DirectiveError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -168,7 +168,7 @@ fn words(text: &str) -> Result<Vec<String>, DirectiveError> {
     Ok(words)
 }
 
-/// As much of a word as a message repeats.
+/// Returns the part of a word that an error message repeats.
 fn shown(word: &str) -> String {
     let characters = word.chars().take(60);
     characters.filter(|c| !c.is_control()).collect()

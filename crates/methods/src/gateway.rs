@@ -1,4 +1,4 @@
-//! What all connections share.
+//! The state that all connections share.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,20 +27,20 @@ use crate::ui::ControlUi;
 use interlock_access::SecretAccess;
 use interlock_access::token::{self, SecretFile, TokenError};
 
-/// What a gateway is started with.
+/// The options with which a gateway starts.
 #[derive(Debug)]
 pub struct GatewayOptions {
     pub host: OpenOptions,
-    /// Reaches the supervisor, and starts it when it is needed.
+    /// Connects to the supervisor, and starts it when it is needed.
     pub supervisor: SupervisorClient,
-    /// Instead of the config's; 0 is any free one.
+    /// The port to listen on instead of the config's. 0 means any free port.
     pub port: Option<u16>,
-    /// Between two ticks, instead of the usual time.
+    /// The time between two ticks instead of the default.
     pub tick_ms: Option<u64>,
     /// The environment that runs inherit.
     pub environment: BTreeMap<String, String>,
     pub version: &'static str,
-    /// Where the log goes, for operators who read it from afar.
+    /// Receives the log, for operators who read it remotely.
     pub logs: LogLines,
 }
 
@@ -124,7 +124,7 @@ impl GatewayError {
     }
 }
 
-/// One gateway: a dispatcher, and what its transports need besides.
+/// One gateway: a dispatcher, and the rest of what its transports need.
 #[derive(Debug)]
 pub struct Gateway {
     pub dispatcher: Arc<Dispatcher>,
@@ -134,13 +134,13 @@ pub struct Gateway {
     pub ui: ControlUi,
     pub push: PushService,
     pub channels: ChannelHub,
-    /// Who was turned away, for the audit.
+    /// Counts and records attempts that were refused, for the audit.
     pub refused: RefusedAttempts,
-    /// Changes of the config, by who makes them.
+    /// Counts changes of the config by their author.
     pub(crate) writes: Writes,
-    /// This process is no run; its peers are looked at one by one.
+    /// Proves that this process is not a run. Each peer is checked by itself.
     pub outside: OutsideRuns,
-    /// Connections that were upgraded: they outlive their HTTP request.
+    /// Upgraded connections, which outlive their HTTP request.
     pub connections: TaskTracker,
     pub tick_ms: u64,
     pub version: &'static str,
@@ -186,12 +186,12 @@ impl Gateway {
         Ok((Arc::new(gateway), config))
     }
 
-    /// How often each client is asked for a sign of life.
+    /// Returns how often each client must show that it is alive.
     pub fn ping_interval(&self) -> Duration {
         Duration::from_millis(PING_INTERVAL_MS.min(self.tick_ms))
     }
 
-    /// A path of the config, where `~` is the user's home directory.
+    /// Resolves a path of the config, where `~` is the user's home directory.
     pub fn path(&self, text: &str) -> PathBuf {
         let home = self.dispatcher.host.home().unwrap_or("/");
         match text.strip_prefix("~/") {
@@ -202,8 +202,8 @@ impl Gateway {
     }
 }
 
-/// Runs get the environment of the service, without the variables that prove an operator or hold a token
-/// of a chat.
+/// Runs inherit the environment of the service without the variables that authenticate an operator
+/// or hold the token of a chat.
 fn without_secrets(
     mut environment: BTreeMap<String, String>,
     config: &Config,

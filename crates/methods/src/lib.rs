@@ -1,9 +1,11 @@
-//! What the methods of the gateway's protocol do, and the pages that call them. Nothing in here knows a socket.
+//! Implements the methods of the gateway's protocol, and the pages that call them. This crate knows
+//! no sockets.
 //!
-//! Read [`Gateway`] (what all connections share), [`handlers`] (one function for each method of
-//! `interlock_wire::method`), [`subscriptions`] (output that is sent as it comes), [`ui`] (the views of the
-//! pages), then [`push`] and [`channels`] (approvals elsewhere). `pairing`, `directives` and `config_secrets`
-//! are what the handlers need, `refused_attempts` what they turned away.
+//! Read [`Gateway`] (the state that all connections share), [`handlers`] (one function for each
+//! method of `interlock_wire::method`), [`subscriptions`] (output that is sent as it is written),
+//! [`ui`] (the views of the pages), then [`push`] and [`channels`] (approvals on other surfaces).
+//! The handlers use `pairing`, `directives` and `config_secrets`. `refused_attempts` records in the
+//! audit which attempts they refused.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +27,7 @@ pub mod upkeep;
 pub use gateway::{Gateway, GatewayError, GatewayOptions};
 pub use logs::{LogLines, LogWriter};
 
-/// The host of an address, without its port.
+/// Returns the host of an address, without its port.
 pub fn host_of(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let end = rest.find(['/', ':', '?']).unwrap_or(rest.len());

@@ -1,21 +1,22 @@
-//! How often one client may change what the gateway goes by.
+//! Limits how often one client may change the config.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Changes in [`WINDOW`].
+/// The most changes in one [`WINDOW`].
 pub(crate) const MOST: usize = 3;
 pub(crate) const WINDOW: Duration = Duration::from_mins(1);
 
-/// Clients that are remembered; beyond that, clients without a recent change are forgotten.
+/// The most clients that are remembered. Beyond that, clients without a recent change are
+/// forgotten.
 const MAX_CLIENTS: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Writes(Mutex<HashMap<String, VecDeque<Instant>>>);
 
 impl Writes {
-    /// Counts a change; or says how long its author has to wait.
+    /// Counts a change, or returns how long its author has to wait.
     pub(crate) fn count(&self, client: &str, now: Instant) -> Result<(), Duration> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_CLIENTS {

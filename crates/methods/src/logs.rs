@@ -1,19 +1,19 @@
-//! The gateway's own last log lines, for operators who are not at its terminal.
+//! The last lines of the gateway's own log, for operators who are not at its terminal.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Lines that are kept.
+/// The most lines that are kept.
 const MAX_LINES: usize = 5_000;
 
-/// Bytes that are kept.
+/// The most bytes that are kept.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// The longest line that is kept; the rest of it is cut off.
+/// The longest line that is kept. The rest of a longer line is cut off.
 const MAX_LINE_BYTES: usize = 8 * 1024;
 
-/// The last lines that were logged. A handle: clones are the same lines.
+/// The last lines of the log. Clones share the same lines.
 #[derive(Debug, Clone, Default)]
 pub struct LogLines(Arc<Mutex<Ring>>);
 
@@ -25,21 +25,21 @@ struct Ring {
     first: u64,
 }
 
-/// A part of the lines.
+/// A part of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tail {
     pub lines: Vec<String>,
-    /// Where to go on.
+    /// The cursor at which the next read continues.
     pub cursor: u64,
-    /// There were more than were asked for.
+    /// Whether more lines were available than the caller asked for.
     pub is_truncated: bool,
-    /// The cursor that was given leads to no line that is kept.
+    /// Whether the caller's cursor leads to no line that is kept.
     pub is_reset: bool,
     pub bytes: usize,
 }
 
 impl LogLines {
-    /// Writes to standard error, and remembers.
+    /// Returns a writer that writes to standard error and remembers the lines.
     pub fn writer(&self) -> LogWriter {
         LogWriter(self.clone())
     }
@@ -62,7 +62,7 @@ impl LogLines {
         }
     }
 
-    /// The lines from the cursor on; without one, the last ones.
+    /// Returns the lines from the cursor on, or the last lines if there is no cursor.
     pub fn tail(&self, cursor: Option<u64>, limit: usize, max_bytes: usize) -> Tail {
         let ring = self.lock();
         let end = ring.first + ring.lines.len() as u64;
@@ -75,7 +75,7 @@ impl LogLines {
         let mut room = max_bytes;
         let mut lines = Vec::new();
         for line in ring.lines.iter().skip(skip).take(limit) {
-            // At least one line, so that a reader that goes on makes progress.
+            // At least one line is returned, so that a reader that continues makes progress.
             if line.len() > room && !lines.is_empty() {
                 break;
             }
@@ -97,15 +97,15 @@ impl LogLines {
     }
 }
 
-/// What the log is written to.
+/// The writer that the logger writes to.
 #[derive(Debug)]
 pub struct LogWriter(LogLines);
 
 impl Write for LogWriter {
-    /// Takes all of it: the logger writes whole lines.
+    /// Accepts all bytes at once, because the logger writes whole lines.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.remember(&String::from_utf8_lossy(bytes));
-        // The reader of standard error may be gone; the lines are still kept.
+        // The reader of standard error may be gone. The lines are kept all the same.
         let _ = io::stderr().write_all(bytes);
         Ok(bytes.len())
     }

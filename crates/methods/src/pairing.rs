@@ -1,4 +1,4 @@
-//! Which devices may connect, and as what.
+//! Decides which devices may connect, and in which role.
 
 use std::net::IpAddr;
 
@@ -15,18 +15,18 @@ use serde_json::json;
 use sha2::Sha256;
 
 /// How long a request of a device waits for an operator. A later decision would be about a device
-/// that was there once; a device that still wants to pair has asked again. Requests of nodes last
-/// as long as the node is connected, and do not come again by themselves.
+/// that is no longer there. A device that still wants to pair has asked again. Requests of nodes
+/// last as long as the node is connected, because they are not repeated.
 const REQUEST_KEPT_MS: u64 = 5 * 60 * 1000;
 
-/// Forgets requests that waited too long.
+/// Forgets requests that have waited too long.
 pub fn forget_old_requests(change: &Change<'_>, now_ms: u64) -> Result<(), StoreError> {
     let before = now_ms.saturating_sub(REQUEST_KEPT_MS);
     change.drop_pairing_requests(Pairing::Device, before)?;
     Ok(())
 }
 
-/// What a device asks for when it connects.
+/// The request of a device that connects.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceRequest<'a> {
     pub device: &'a VerifiedDevice,
@@ -35,7 +35,7 @@ pub struct DeviceRequest<'a> {
     pub scopes: &'a Scopes,
     pub address: Option<IpAddr>,
     pub now_ms: u64,
-    /// How many requests are kept.
+    /// The most requests that are kept.
     pub most_requests: usize,
 }
 
@@ -45,22 +45,22 @@ impl DeviceRequest<'_> {
     }
 }
 
-/// How far a device is trusted without a person's word.
+/// How far a device is trusted without the approval of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceTrust {
-    /// From this machine, with the operator's secret: as far as it asks.
+    /// The device connects from this machine with the operator's secret. It gets what it requests.
     Local,
-    /// From an address that the owner named: to be a node.
+    /// The device connects from an address that the owner named. It may become a node.
     Network,
     None,
 }
 
-/// What became of it.
+/// The result of a device's request.
 #[derive(Debug)]
 pub enum Admission {
     Admitted {
         device: Box<PairedDevice>,
-        /// It was not there before.
+        /// Whether the device was unknown before.
         is_new: bool,
     },
     Waits {
@@ -71,8 +71,8 @@ pub enum Admission {
     },
 }
 
-/// Lets a device in that is approved for what it asks, or may be without a question; otherwise puts
-/// its request down.
+/// Admits a device that is approved for what it requests, or needs no approval. Otherwise its
+/// request is stored.
 pub fn admit(
     change: &Change<'_>,
     wanted: &DeviceRequest<'_>,
@@ -88,9 +88,10 @@ pub fn admit(
         .as_ref()
         .is_some_and(|device| is_revoked(device, wanted.role));
     let is_granted = match (missing, trust) {
-        // What a device is was pinned: a change of it is for a person to see.
+        // The metadata of a device is pinned. A person must see every change.
         (Some(PairingReason::MetadataUpgrade), _) => false,
-        // So is the return of one whose role was taken away, whatever else it can show.
+        // A person must also see the return of a device whose role was revoked, whatever else it
+        // can present.
         _ if is_revoked => false,
         (None, _) | (Some(_), DeviceTrust::Local) => true,
         (Some(PairingReason::NotPaired), DeviceTrust::Network) => {
@@ -104,7 +105,7 @@ pub fn admit(
     let is_new = missing.is_some();
     let mut device = met(known, wanted);
     let role = wanted.role.as_str();
-    // The token of a device that comes again keeps its rights.
+    // The token of a known device keeps its rights.
     if is_new || !device.tokens.contains_key(role) {
         add_role(&mut device, role, wanted.scopes, wanted.now_ms);
     }
@@ -125,7 +126,7 @@ pub fn admit(
     })
 }
 
-/// What of the wanted is not approved.
+/// Returns which part of the request is not approved.
 fn missing(device: &PairedDevice, wanted: &DeviceRequest<'_>) -> Option<PairingReason> {
     let client = &wanted.connect.client;
     let plain = |text: Option<&str>| text.map(|text| text.trim().to_ascii_lowercase());
@@ -150,7 +151,7 @@ fn is_revoked(device: &PairedDevice, role: Role) -> bool {
     token.is_some_and(|token| token.revoked)
 }
 
-/// The device with what it says of itself.
+/// Returns the device with what it reports about itself.
 fn met(known: Option<PairedDevice>, wanted: &DeviceRequest<'_>) -> PairedDevice {
     let client = &wanted.connect.client;
     let mut device = known.unwrap_or_else(|| PairedDevice {
@@ -160,7 +161,7 @@ fn met(known: Option<PairedDevice>, wanted: &DeviceRequest<'_>) -> PairedDevice 
         approved_at_ms: wanted.now_ms,
         ..PairedDevice::default()
     });
-    // By the name that a person approved or gave it: a device does not take another one by itself.
+    // The name that a person approved or chose stays: a device cannot rename itself.
     device.display_name = device.display_name.or(client.display_name.clone());
     device
         .platform
@@ -174,8 +175,8 @@ fn met(known: Option<PairedDevice>, wanted: &DeviceRequest<'_>) -> PairedDevice 
     device
 }
 
-/// Adds a role with scopes; a token that is there stays, and covers the new scopes too. One that was
-/// revoked is not brought back to life.
+/// Adds a role with scopes. A valid token stays, and covers the new scopes too. A revoked token
+/// never becomes valid again: the role gets a new one.
 pub fn add_role(device: &mut PairedDevice, role: &str, scopes: &Scopes, now_ms: u64) {
     if !device.roles.iter().any(|known| known == role) {
         device.roles.push(role.to_owned());
@@ -211,7 +212,7 @@ fn wait(
         request.role == wanted.role.as_str() && request.scopes == wanted.scopes.names()
     };
     let (request, is_new) = match earlier.filter(asks_the_same) {
-        // Asking again is no new question.
+        // Repeating the same request creates no second one.
         Some(request) => (request, false),
         None => {
             let request = PairingRequest {
@@ -252,7 +253,8 @@ fn wait(
     })
 }
 
-/// The text of a device's token: made from a key of this gateway, so that it is stored nowhere.
+/// Returns the text of a device's token. It is derived from a key of this gateway, so that it need
+/// not be stored.
 pub fn token(key: &Secret, device: &str, role: &str, token: &DeviceToken) -> Secret {
     let mut mac = <Hmac<Sha256>>::new_from_slice(key.expose().as_bytes())
         .unwrap_or_else(|_| unreachable!("a key of any length will do"));
@@ -263,7 +265,7 @@ pub fn token(key: &Secret, device: &str, role: &str, token: &DeviceToken) -> Sec
     Secret::new(URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
 }
 
-/// The token of a node's pairing, for older programs that ask for one; it gives no access.
+/// Returns the token of a node's pairing, for older programs that expect one. It gives no access.
 pub fn node_token(key: &Secret, node: &PairedNode) -> Secret {
     let pairing = DeviceToken {
         generation: node.approved_at_ms.to_string(),
@@ -272,9 +274,10 @@ pub fn node_token(key: &Secret, node: &PairedNode) -> Secret {
     token(key, &node.node_id, "node-pairing", &pairing)
 }
 
-/// What a device may do that proves itself by its token only: of what it asks for, all that the
-/// token is worth. A token can have been exchanged for one that is worth less than the device was
-/// approved for. More than that is for a person to see, and stays as it was asked for.
+/// Returns the scopes of a device that authenticates with its token only: those of the requested
+/// scopes that the token has. A token may have been exchanged for one with fewer rights than the
+/// device was approved for. A request that exceeds the approved scopes is returned unchanged, so
+/// that a person sees it.
 pub fn within_token(device: &PairedDevice, role: Role, asked: Scopes) -> Scopes {
     if !Scopes::from_names(&device.scopes).cover(&asked) {
         return asked;
@@ -282,7 +285,7 @@ pub fn within_token(device: &PairedDevice, role: Role, asked: Scopes) -> Scopes 
     let held = device.tokens.get(role.as_str());
     let held = Scopes::from_names(held.map(|token| &token.scopes).into_iter().flatten());
     let asked_and_held = asked.iter().filter(|scope| held.allow(*scope));
-    // Who asks for much asks for the little that is in it.
+    // A request for a wide scope includes the narrower scopes that the token holds.
     let held_and_asked = held.iter().filter(|scope| asked.allow(*scope));
     asked_and_held.chain(held_and_asked).collect()
 }

@@ -1,9 +1,9 @@
-//! Attempts that were turned away, in the audit: pages of other sites, wrong names of this machine, wrong
-//! secrets, decisions that do not count.
+//! Records refused attempts in the audit: pages of other sites, wrong names of this machine, wrong
+//! secrets, and decisions that do not count.
 //!
-//! A flood must neither fill the audit nor hide in it. The first attempt of its kind from one place is
-//! recorded at once. Those that follow within a minute are counted, and one record says how many there
-//! were. Places and kinds beyond [`MOST_PLACES`] are counted together.
+//! A flood must neither fill the audit nor hide in it. The first attempt of each kind from one
+//! place is recorded at once. Further attempts within a minute are counted, and one record states
+//! their number. Places and kinds beyond [`MOST_PLACES`] are counted together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,16 +24,17 @@ use crate::gateway::Gateway;
 /// How long attempts of one kind from one place are counted together.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// Between two looks for counts whose time is over.
+/// The time between two checks for counts whose window is over.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Kinds and places that are told apart in one window.
+/// The most kinds and places that are counted separately in one window.
 const MOST_PLACES: usize = 64;
 
 /// The longest text that a record repeats from an attempt.
 const MOST_CHARACTERS: usize = 200;
 
-/// Methods that decide or change what is decided by: a client without the scope is recorded.
+/// Methods that decide, or change the rules for decisions. A call by a client without the scope is
+/// recorded.
 const DECIDING: &[&str] = &[
     "exec.approval.resolve",
     "exec.approval.resolveMany",
@@ -49,10 +50,10 @@ const DECIDING: &[&str] = &[
     "sandbox.prune",
 ];
 
-/// The decisions: whatever refuses one of them is recorded.
+/// Methods that decide about an approval. Every refusal of them is recorded.
 const DECISIONS: &[&str] = &["exec.approval.resolve", "approval.resolve"];
 
-/// A caller without a proof, or one that waits to be let in, has tried nothing.
+/// A caller without a proof, or one that waits for its pairing, has not tried anything.
 const NO_ATTEMPT: &[&str] = &[
     "AUTH_TOKEN_MISSING",
     "AUTH_PASSWORD_MISSING",
@@ -65,7 +66,7 @@ struct RefusedPlace {
     code: String,
     /// `http`, `ws`, `push` or `hooks`.
     transport: &'static str,
-    /// An address, or the client.
+    /// The address, or the client.
     from: String,
 }
 
@@ -74,20 +75,20 @@ struct RefusedPlace {
 struct CountedAttempts {
     begun: Instant,
     begun_ms: u64,
-    /// Those after the first, which has a record of its own.
+    /// The number of attempts after the first, which has a record of its own.
     repeated: u64,
 }
 
-/// What waits to be recorded, and what is counted.
+/// The records that are to be written, and the counts.
 #[derive(Debug, Default)]
 struct AttemptLog {
     counted: HashMap<RefusedPlace, CountedAttempts>,
-    /// Attempts beyond the places that are told apart, since a time.
+    /// Attempts beyond [`MOST_PLACES`].
     others: Option<CountedAttempts>,
     records: Vec<Value>,
 }
 
-/// All attempts that were refused.
+/// All refused attempts.
 #[derive(Debug, Default)]
 pub struct RefusedAttempts {
     log: Mutex<AttemptLog>,
@@ -95,8 +96,8 @@ pub struct RefusedAttempts {
 }
 
 impl RefusedAttempts {
-    /// A request that another site led here, or that names another machine. Its query is never repeated:
-    /// it may hold a secret.
+    /// Notes a request that another site caused, or that names another machine. Its query is never
+    /// repeated, because it may contain a secret.
     pub fn note_foreign(&self, code: &str, address: &str, headers: &HeaderMap, path: &str) {
         let text = |name: HeaderName| {
             let values = headers.get_all(name).iter();
@@ -111,7 +112,8 @@ impl RefusedAttempts {
         self.note("http", code, address, details);
     }
 
-    /// An HTTP caller that could not prove who it is. One that showed nothing has tried nothing.
+    /// Notes an HTTP caller that failed to authenticate. A caller that presented nothing has not
+    /// tried anything.
     pub fn note_caller(&self, refused: &RefusedCaller, address: &str) {
         let code = match refused {
             RefusedCaller::Missing => return,
@@ -124,7 +126,7 @@ impl RefusedAttempts {
         self.note("http", code, address, json!({}));
     }
 
-    /// A WebSocket client that was not welcomed.
+    /// Notes a WebSocket client that was not welcomed.
     pub fn note_connect(&self, error: &WireError, address: &str) {
         let code = error.detail_code();
         if let Some(code) = code.filter(|code| !NO_ATTEMPT.contains(code)) {
@@ -132,8 +134,8 @@ impl RefusedAttempts {
         }
     }
 
-    /// A decision that does not count, of a phone, a program or a notification. What it names is repeated
-    /// as it names it.
+    /// Notes a decision that does not count, from a phone, a program or a notification. The
+    /// approval's name is repeated as the sender wrote it, cut to a limit.
     pub fn note_decision(&self, transport: &'static str, code: &str, address: &str, named: &Value) {
         let named = named.as_object().into_iter().flatten();
         let details = named.map(|(key, value)| {
@@ -143,7 +145,7 @@ impl RefusedAttempts {
         self.note(transport, code, address, Value::Object(details.collect()));
     }
 
-    /// A client that may not do what it asked for. What it sent besides is not repeated.
+    /// Notes a client that may not do what it requested. Nothing else of its request is repeated.
     pub fn note_call(
         &self,
         client: &Client,
@@ -180,7 +182,7 @@ impl RefusedAttempts {
     }
 }
 
-/// Whether a client without the scope of this method is recorded.
+/// Whether a call of this method by a client without the scope is recorded.
 pub fn is_deciding(method: &str) -> bool {
     DECIDING.contains(&method)
 }
@@ -190,7 +192,7 @@ pub fn is_decision(method: &str) -> bool {
     DECISIONS.contains(&method)
 }
 
-/// The approval that a request names.
+/// Returns the id of the approval that a request names.
 pub fn named_approval(request: &Request) -> Option<String> {
     let params = request.params.as_ref()?.get();
     let params: Value = serde_json::from_str(params).ok()?;
@@ -198,7 +200,7 @@ pub fn named_approval(request: &Request) -> Option<String> {
 }
 
 impl AttemptLog {
-    /// Whether there is a record to be written now.
+    /// Counts an attempt. Returns whether a record is to be written now.
     fn add(&mut self, place: RefusedPlace, details: Value, now: Instant) -> bool {
         let one = || CountedAttempts {
             begun: now,
@@ -218,7 +220,8 @@ impl AttemptLog {
         true
     }
 
-    /// The records to be written: new ones, and the counts whose time is over, or all.
+    /// Takes the records that are to be written: new ones, and the counts whose window is over. The
+    /// last call takes all counts.
     fn take(&mut self, now: Instant, is_last: bool) -> Vec<Value> {
         let is_over = |counted: &CountedAttempts| {
             is_last || now.saturating_duration_since(counted.begun) >= WINDOW
@@ -257,7 +260,8 @@ fn cut(text: &str) -> String {
     text.chars().take(MOST_CHARACTERS).collect()
 }
 
-/// Writes what was refused until the gateway ends, and then what is still counted.
+/// Writes records of refused attempts until the gateway ends, and then those that are still
+/// counted.
 pub async fn follow(gateway: Arc<Gateway>) {
     let stop = gateway.dispatcher.stop.clone();
     loop {
@@ -271,7 +275,7 @@ pub async fn follow(gateway: Arc<Gateway>) {
         match written {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "refused attempts were not recorded"),
-            // The gateway stops: its last thread has gone.
+            // The gateway stops, and its last thread has ended.
             Err(_) => return,
         }
         if is_last {

@@ -1,7 +1,7 @@
-//! Output of sessions, sent to clients that subscribed to it.
+//! Sends the output of sessions to the clients that subscribed to it.
 //!
-//! The transcript lies on the disk, so nothing waits here for a slow client but its place in it. A
-//! client that cannot keep up is brought to the newest output, and learns how much it missed.
+//! The transcript is on the disk, so that for a slow client only its offset is kept here. A client
+//! that cannot keep up is moved to the newest output, and learns how much it missed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,33 +21,33 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
 
-/// Subscriptions of one connection, and of all: each holds a thread.
+/// The most subscriptions of one connection, and of all connections. Each takes a thread.
 const MOST_OF_ONE: usize = 16;
 const MOST: usize = 128;
 
-/// How long a look at a session waits for more.
+/// How long one read of a session waits for more output.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// The same for one on a node.
+/// How long one read of a session on a node waits for more output.
 const ELSEWHERE: Duration = Duration::from_secs(10);
 
-/// Bytes in one event.
+/// The most bytes in one event.
 const PIECE: usize = 64 * 1024;
 
-/// With more than this on its way, a client is waited for.
+/// Above this number of unsent bytes, the follower waits for the client.
 const FULL: usize = 512 * 1024;
 
-/// A client that was waited for and is further behind than this is brought to the newest output.
+/// A client that was waited for and is further behind than this is moved to the newest output.
 const BEHIND: u64 = 1024 * 1024;
 
-/// Who is subscribed to what: connection and session, and the number of the subscription.
+/// The present subscriptions: connection and session, and the number of the subscription.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     all: Mutex<HashMap<(String, String), u64>>,
     numbers: AtomicU64,
 }
 
-/// There are too many already.
+/// The limit of subscriptions is reached.
 #[derive(Debug)]
 pub(crate) struct TooMany;
 
@@ -56,7 +56,7 @@ impl Subscriptions {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a new subscription; none if there is one already.
+    /// Returns the number of a new subscription, or `None` if the client already has one.
     fn add(&self, client: &Client, session: &str) -> Result<Option<u64>, TooMany> {
         let mut all = self.lock();
         let key = key(client, session);
@@ -74,7 +74,7 @@ impl Subscriptions {
         Ok(Some(number))
     }
 
-    /// Whether there was one.
+    /// Returns whether there was such a subscription.
     pub(crate) fn remove(&self, client: &Client, session: &str) -> bool {
         self.lock().remove(&key(client, session)).is_some()
     }
@@ -93,8 +93,8 @@ fn key(client: &Client, session: &str) -> (String, String) {
     (client.connection.clone(), session.to_owned())
 }
 
-/// Sends what a session writes from `offset` on, until it ends or the client unsubscribes. A second
-/// subscription to the same session is the first one.
+/// Sends the output of a session from `offset` on, until the session ends or the client
+/// unsubscribes. A second subscription to the same session changes nothing.
 pub(crate) fn subscribe(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
@@ -135,12 +135,12 @@ struct SessionFollower {
     session: String,
     number: u64,
     stop: CancellationToken,
-    /// The first bytes of a character whose last ones are still to come.
+    /// The first bytes of a character whose remaining bytes have not come yet.
     unfinished: Vec<u8>,
 }
 
 impl SessionFollower {
-    /// The subscription was not ended, nor replaced by another one.
+    /// Whether the subscription still exists and was not replaced by another one.
     fn has_place(&self) -> bool {
         let all = &self.gateway.subscriptions;
         all.has(&self.client, &self.session, self.number)
@@ -167,9 +167,9 @@ impl SessionFollower {
             .ok();
         let mut cursor = spool.cursor_at(offset).map_err(|error| error.to_string())?;
         while self.is_wanted() {
-            // What is asked for before the last read is not missed by it.
+            // The state must be asked for before the last read, so that the read misses nothing.
             let waited = link.as_ref().map(|link| link.wait(cursor.offset, WAIT));
-            // Without its supervisor a session does not go on.
+            // Without its supervisor, a session does not continue.
             let is_over = !matches!(waited, Some(Ok(now)) if !now.ended);
             cursor = self.catch_up(&spool, cursor, is_over)?;
             if is_over && self.is_wanted() {
@@ -180,15 +180,15 @@ impl SessionFollower {
         Ok(())
     }
 
-    /// The same for a session on a node: its transcript is read there, from where this stopped, also
-    /// after the node was away.
+    /// Follows a session on a node. Its transcript is read there from the last offset on, also
+    /// after the node was disconnected.
     async fn follow_elsewhere(self, mut offset: u64) {
         while self.is_wanted() {
             let read =
                 sessions::read(&self.gateway.dispatcher, &self.session, offset, ELSEWHERE).await;
             let followed = match read {
                 Ok(followed) => followed,
-                // It goes on there, and is read on when the node is back.
+                // The session continues on the node, and is read again when the node is back.
                 Err(SessionFailure::NotConnected(_)) => {
                     tokio::time::sleep(WAIT).await;
                     continue;
@@ -199,7 +199,7 @@ impl SessionFollower {
                 }
             };
             let piece = followed.piece.unwrap_or_default();
-            // A node's word only moves it on.
+            // A node can only move the offset forward.
             let next = offset.max(piece.next_offset);
             let is_last = next == offset;
             if !piece.is_empty() {
@@ -229,7 +229,7 @@ impl SessionFollower {
         }
     }
 
-    /// Sends all that is there now.
+    /// Sends all output that is available now.
     fn catch_up(
         &mut self,
         spool: &TranscriptReader,
@@ -275,7 +275,7 @@ impl SessionFollower {
         Ok(cursor)
     }
 
-    /// Waits while much is on its way to the client. Whether that was so.
+    /// Waits while many bytes on their way to the client are unsent. Returns whether it waited.
     fn wait_for_room(&self) -> bool {
         let mut waited = false;
         while self.client.buffered_bytes() > FULL && self.is_wanted() {
@@ -285,7 +285,7 @@ impl SessionFollower {
         waited
     }
 
-    /// Bytes as text. A character that is not whole yet is kept for the next time.
+    /// Converts bytes to text. An incomplete character is kept for the next call.
     fn text(&mut self, new: Vec<u8>, is_last: bool) -> String {
         let mut bytes = std::mem::take(&mut self.unfinished);
         bytes.extend(new);
@@ -296,7 +296,7 @@ impl SessionFollower {
     }
 
     fn tell_end(&self, process: &Process, cursor: Cursor) {
-        // The caller that waited for its result took it, and with that it is forgotten.
+        // If a caller waited for the result and took it, the session is already forgotten.
         let summary = process.look(&self.session).ok();
         let standing = summary.as_ref().map(|summary| &summary.ended);
         self.tell(PROCESS_ENDED, &self.ended(standing, cursor.offset));
@@ -330,7 +330,7 @@ impl SessionFollower {
     }
 }
 
-/// How many bytes at the end begin a character that is not whole: three at most.
+/// Returns how many bytes at the end begin an incomplete character: at most three.
 fn unfinished(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(3);
     for start in from..bytes.len() {

@@ -1,4 +1,4 @@
-//! What a tool call answers at transports that have a status: HTTP, and `tools.invoke` like it.
+//! The answer of a tool call for transports that have a status: HTTP, and `tools.invoke` like it.
 
 use axum::http::StatusCode;
 use interlock_dispatch::once::{KeyReused, OnceAnswer};
@@ -7,7 +7,7 @@ use interlock_dispatch::work::CallError;
 use serde::Serialize;
 use serde_json::json;
 
-/// A status and a body; callers at other transports make theirs of it.
+/// Returns a status and a body. Other transports derive their answer from them.
 pub fn answer(result: Result<tools::ToolResult, CallError>) -> OnceAnswer {
     let refused = |status, kind: &'static str, message: String| {
         let error = InvokeError::new(kind, &message);
@@ -47,7 +47,7 @@ pub fn answer(result: Result<tools::ToolResult, CallError>) -> OnceAnswer {
     }
 }
 
-/// [`answer`] for a key that belongs to another call.
+/// Returns the [`answer`] for a key that belongs to another call.
 pub fn key_reused(reused: &KeyReused) -> OnceAnswer {
     let error = json!({
         "type": "invalid_request",
@@ -61,7 +61,7 @@ pub fn key_reused(reused: &KeyReused) -> OnceAnswer {
     )
 }
 
-/// Why a call was not made.
+/// Why a tool was not called.
 #[derive(Serialize)]
 struct InvokeError<'a> {
     #[serde(rename = "type")]

@@ -1,5 +1,6 @@
-//! Forgets what is old, now and then: approvals, claims and grants that are over for a day, old events,
-//! and pairing requests. Audit records that are older than `audit.retention` go to files.
+//! Periodically forgets what is old: approvals, claims and grants that ended more than a day ago,
+//! old events, and pairing requests. Audit records that are older than `audit.retention` move to
+//! files.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +12,18 @@ use crate::gateway::Gateway;
 use crate::pairing;
 use interlock_dispatch::work::blocking;
 
-/// The first look comes when the start is over.
+/// The first look waits until the start of the gateway is over.
 const FIRST_LOOK: Duration = Duration::from_mins(1);
 
-/// Between two looks.
+/// The time between two looks.
 const LOOK: Duration = Duration::from_hours(1);
 
-/// Who the record of an archive names.
+/// The author in the audit record of an archive.
 const AUTHOR: &str = "gateway (audit.retention)";
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Looks for old records until the gateway ends.
+/// Removes old records until the gateway ends.
 pub async fn follow(gateway: Arc<Gateway>) {
     tokio::time::sleep(FIRST_LOOK).await;
     loop {

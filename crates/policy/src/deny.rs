@@ -93,10 +93,12 @@ impl DenyRules {
             is_lost: false,
         };
         let words = argv.get(1..).unwrap_or_default();
-        let mut spellings = forms::without_global_options(&names.basenames, words);
-        spellings.push(words.to_vec());
+        let spellings = forms::spellings(&names.basenames, words);
         let mut naming = self.rules.iter().filter(|rule| rule.names(&names));
-        let found = naming.find(|rule| rule.is_about(&names, &spellings, cwd))?;
+        let is_about = |rule: &&CompiledDenyRule| {
+            spellings.has_more || rule.is_about(&names, &spellings.lines, cwd)
+        };
+        let found = naming.find(is_about)?;
         Some(found.denied(argv))
     }
 
@@ -107,23 +109,24 @@ impl DenyRules {
             if names.is_lost && self.rules.iter().any(|rule| rule.may_name(&names)) {
                 unseen.get_or_insert("a relative path, after a change of the directory");
             }
-            let mut spellings = forms::without_global_options(&names.basenames, &seen.argv[1..]);
-            spellings.push(seen.argv[1..].to_vec());
+            let spellings = forms::spellings(&names.basenames, &seen.argv[1..]);
             for rule in self.rules.iter().filter(|rule| rule.names(&names)) {
-                if rule.is_about(&names, &spellings, cwd) {
+                if rule.is_about(&names, &spellings.lines, cwd) {
                     return DenyFinding::Denied(rule.denied(&seen.argv));
                 }
-                let may_mean = |arguments: &Vec<String>| rule.arguments.may_match_hidden(arguments);
+                if spellings.has_more {
+                    unseen.get_or_insert("so many options that the subcommand is not certain");
+                }
                 // `xargs` may append any number of words.
                 let more = if seen.takes_more { 2 } else { 0 };
-                let longer = (1..=more).flat_map(|count| {
-                    let behind = vec![DYNAMIC.to_owned(); count];
-                    let with_more =
-                        move |words: &Vec<String>| [words.clone(), behind.clone()].concat();
-                    spellings.iter().map(with_more)
-                });
-                if spellings.iter().any(may_mean) || longer.collect::<Vec<_>>().iter().any(may_mean)
-                {
+                let may_mean = |words: &&[String]| {
+                    (0..=more).any(|count| {
+                        let appended = vec![DYNAMIC.to_owned(); count];
+                        rule.arguments
+                            .may_match_hidden(&[words, appended.as_slice()].concat())
+                    })
+                };
+                if spellings.lines.iter().any(may_mean) {
                     unseen.get_or_insert("an argument is only known when it runs");
                 }
             }
@@ -153,11 +156,9 @@ impl SeenNames {
         let is_lost = relative && seen.cwd.is_none();
         if !is_lost {
             let cwd = seen.cwd.as_deref().unwrap_or(cwd);
-            for lookup in [resolver.executable(written, cwd)] {
-                if let Lookup::Found(executable) = lookup {
-                    paths.push(executable.found);
-                    paths.push(executable.canonical);
-                }
+            if let Lookup::Found(executable) = resolver.executable(written, cwd) {
+                paths.push(executable.found);
+                paths.push(executable.canonical);
             }
         }
         let mut basenames = vec![base(written).to_owned()];
@@ -200,7 +201,7 @@ impl CompiledDenyRule {
     }
 
     /// Whether the rule matches one of the spellings of the arguments.
-    fn is_about(&self, names: &SeenNames, spellings: &[Vec<String>], cwd: &str) -> bool {
+    fn is_about(&self, names: &SeenNames, spellings: &[&[String]], cwd: &str) -> bool {
         spellings.iter().any(|arguments| {
             let patterns = self.arguments.patterns();
             self.arguments.matches(arguments, cwd)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interlock_config::types::{AgentConfig, Sandbox};
+use interlock_config::types::{AgentConfig, Sandbox, SandboxDocker, SandboxSsh};
 use interlock_config::{Config, LayeredSettings as _, SandboxMode, SandboxScope};
 
 /// What the config says about one conversation.
@@ -87,8 +87,8 @@ pub fn config_notices(config: &Config) -> Vec<String> {
     for (place, settings) in &own {
         let scope = settings.over(defaults.1).scope;
         let has_own = settings.backend.is_some()
-            || settings.docker != Default::default()
-            || settings.ssh != Default::default();
+            || settings.docker != SandboxDocker::default()
+            || settings.ssh != SandboxSsh::default();
         if scope == Some(SandboxScope::Shared) && has_own {
             notices.push(format!(
                 "backend, docker and ssh of {place}.sandbox have no effect: with `scope: \"shared\"` those of agents.defaults.sandbox count"

@@ -1,7 +1,8 @@
 //! The files that a browser loads, embedded in the program.
 //!
-//! Their paths hold a hash of all of them, so that a browser may keep them for ever and never mixes two
-//! versions. A debug build reads them from the source tree, so that a change needs no build.
+//! Their paths contain a hash of all files, so that a browser may cache them forever and never
+//! mixes two versions. A debug build reads them from the source tree, so that a change needs no
+//! build.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -28,7 +29,7 @@ macro_rules! asset {
     };
 }
 
-/// All of them.
+/// All files except the worker.
 pub const ASSETS: &[Asset] = &[
     asset!("app.css", "text/css; charset=utf-8"),
     asset!("app.js", "text/javascript; charset=utf-8"),
@@ -44,7 +45,8 @@ pub const ASSETS: &[Asset] = &[
 ];
 
 impl Asset {
-    /// What a browser gets: the file without indentation and comments of its own line.
+    /// Returns what a browser receives: the file without indentation and without comments on lines
+    /// of their own.
     pub fn body(&self) -> String {
         let text = compact(&self.source());
         if self.content_type.starts_with("text/css") {
@@ -66,17 +68,17 @@ impl Asset {
     }
 }
 
-/// Signs of scripts that need no blanks around them. No text of a script holds them.
+/// Operators of scripts that need no blanks around them. No string of a script contains them.
 const SIGNS: [&str; 6] = ["=>", "===", "!==", "&&", "||", "??"];
 
 const WORKER: Asset = asset!("sw.js", "text/javascript; charset=utf-8");
 
-/// The worker of the pages. It begins with the version of the files that it keeps.
+/// Returns the worker of the pages. It begins with the version of the files that it caches.
 pub fn worker() -> String {
     format!("const VERSION = \"{}\";\n{}", version(), WORKER.body())
 }
 
-/// What a phone needs to install the pages as an app, below this path.
+/// Returns the manifest that a phone needs to install the pages as an app, below this path.
 pub fn manifest(base: &str) -> String {
     let icon = format!("{base}/ui/{}/icon.svg", version());
     let manifest = json!({
@@ -93,12 +95,12 @@ pub fn manifest(base: &str) -> String {
     manifest.to_string()
 }
 
-/// The file of this name.
+/// Returns the file of this name.
 pub fn find(name: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.name == name)
 }
 
-/// Names this version of all files, in their paths.
+/// Returns the version of all files, which is part of their paths.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let mut hash = Sha256::new();
@@ -115,7 +117,8 @@ pub fn version() -> &'static str {
     &VERSION
 }
 
-/// No text of these files spans lines, so that blanks at their beginning mean nothing.
+/// Removes indentation and comments. No string of these files spans lines, so blanks at the
+/// beginning of a line mean nothing.
 fn compact(text: &str) -> String {
     let mut is_comment = false;
     let mut out = String::with_capacity(text.len());
@@ -128,7 +131,7 @@ fn compact(text: &str) -> String {
         }
         let after = line.split_once("*/").map_or("", |(_, after)| after.trim());
         let kept = match is_inside {
-            // A declaration may stand behind the comment that gives its type.
+            // A declaration may follow the comment that gives its type.
             true => after,
             false if line.starts_with("//") => "",
             false => line,
@@ -142,7 +145,8 @@ fn compact(text: &str) -> String {
     out
 }
 
-/// Rules of a style sheet without the blanks that mean nothing. No text of it holds these signs.
+/// Removes blanks that mean nothing from the rules of a style sheet. No string of it contains these
+/// signs.
 fn compact_rules(text: &str) -> String {
     let signs = [
         ("{ ", "{"),
@@ -162,7 +166,7 @@ fn compact_rules(text: &str) -> String {
         })
 }
 
-/// A line without the types that comments in it give, which only readers need.
+/// Removes the types that comments in a line give, which only readers need.
 fn without_types(line: &str) -> Cow<'_, str> {
     let mut line = Cow::Borrowed(line);
     while let Some((before, rest)) = line.split_once("/** @type ")
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_first_view_takes_at_most_64_kib() {
-        // The other pages load theirs when they are opened.
+        // The other pages load their files when they are opened.
         let later = [
             "pages.js",
             "parts.js",
@@ -210,7 +214,7 @@ mod tests {
             ] {
                 assert!(!own.contains(forbidden), "{}: {forbidden}", asset.name);
             }
-            // One place makes markup of text, behind the policy.
+            // Only one place turns text into markup, behind the policy.
             let sinks = text.matches("innerHTML").count();
             assert_eq!(
                 sinks,
@@ -224,7 +228,7 @@ mod tests {
     #[test]
     fn no_text_of_a_script_holds_signs_that_lose_their_blanks() {
         for asset in ASSETS.iter().chain([&WORKER]) {
-            // A regular expression holds quotes that begin no text.
+            // A regular expression contains quotes that begin no string.
             let source = asset.source();
             for line in source.lines().filter(|line| !line.contains(".exec(")) {
                 let texts = line.split(['"', '`']).skip(1).step_by(2);

@@ -1,4 +1,5 @@
-//! The audit chain: records by filter, a small picture of the decisions, and whether it is intact.
+//! The audit chain: records by filter, a small chart of the decisions, and whether the chain is
+//! intact.
 
 use interlock_wire::results::AuditEntry;
 use maud::{Markup, html};
@@ -6,28 +7,28 @@ use serde_json::Value;
 
 use crate::text;
 
-/// The kinds of records that can be chosen.
+/// The kinds of records that a reader can choose.
 pub const AUDIT_KINDS: &[&str] = &[
     "verdict", "prompt", "delivery", "decision", "run", "policy", "pairing",
 ];
 
-/// What is searched for, and what was found.
+/// The search and its result.
 #[derive(Debug, Default)]
 pub struct AuditFacts<'a> {
     pub records: &'a [AuditEntry],
-    /// How many match in all, where that is known.
+    /// How many records match in all, if that is known.
     pub total: Option<u64>,
     pub next_cursor: Option<&'a str>,
     pub kinds: &'a [&'a str],
     pub kind: &'a str,
     pub agent: &'a str,
     pub agents: &'a [String],
-    /// The approver whose decisions alone are shown, and those to choose from.
+    /// The only approver whose decisions are shown, and the approvers to choose from.
     pub approver: &'a str,
     pub approvers: &'a [String],
     pub text: &'a str,
     pub head: &'a str,
-    /// Allowed and denied per day, the oldest first: label, allowed, denied.
+    /// Allowed and denied decisions per day, the oldest first: label, allowed, denied.
     pub days: &'a [(String, u64, u64)],
 }
 
@@ -81,7 +82,7 @@ fn row(record: &AuditEntry) -> Markup {
     }
 }
 
-/// The most telling parts of a record on one line.
+/// Returns the most informative parts of a record on one line.
 fn summary(body: &Value) -> String {
     let names = [
         "verdict", "decision", "ending", "what", "code", "command", "preview", "agent", "agentId",
@@ -91,7 +92,7 @@ fn summary(body: &Value) -> String {
     let mut parts = Vec::new();
     for name in names {
         match body.get(name) {
-            // The long id of a device tells a reader nothing; all of it is in the record.
+            // The long id of a device says nothing to a reader. The record itself contains it.
             Some(Value::String(value)) if name == "surface" => {
                 let kind = value.split(':').next().unwrap_or_default();
                 parts.push(if kind == "web" { "browser" } else { kind }.to_owned());
@@ -109,7 +110,7 @@ fn summary(body: &Value) -> String {
     }
 }
 
-/// The names of what a record says, where it says nothing that is known here.
+/// Returns the names of a record's fields, if none of them is known here.
 fn named(body: &Value) -> String {
     let names = body
         .as_object()
@@ -119,7 +120,7 @@ fn named(body: &Value) -> String {
     text::line(&names.collect::<Vec<_>>().join(", "))
 }
 
-/// Two series of bars, with a table behind them for screen readers.
+/// Draws two series of bars, with a table for screen readers behind them.
 fn chart(days: &[(String, u64, u64)]) -> Markup {
     let most = days
         .iter()

@@ -1,5 +1,5 @@
-//! One approval, whole: the command first, then where, why and what is bound, then what deserves
-//! suspicion, then the decisions.
+//! The card of one approval, which shows it whole: the command first, then where it runs, why, and
+//! what is bound, then what deserves suspicion, then the decisions.
 
 use interlock_approvals::{
     ApprovalView, EFFECT_BINDING, NETWORK_BINDING, PATCH_BINDING, PendingApproval, ViewBlock,
@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use crate::inbox::{ending_word, place};
 use crate::text::{self, CommandColors};
 
-/// Where a card stands.
+/// Where a card is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CardFrame {
     /// In its row of the inbox.
@@ -24,20 +24,20 @@ pub enum CardFrame {
     Alone,
 }
 
-/// What a card shows.
+/// The data of a card.
 #[derive(Debug)]
 pub struct CardFacts<'a> {
     pub approval: &'a PendingApproval,
-    /// What of its view is sent.
+    /// The part of the view that is sent.
     pub view: &'a ApprovalView,
-    /// The view leaves nothing out: only then may it be allowed here.
+    /// Whether the view leaves nothing out. Only then may the approval be allowed here.
     pub is_whole: bool,
     pub frame: CardFrame,
-    /// Others that ask for exactly the same, and were shown by this as well.
+    /// How many other approvals ask for exactly the same, and are shown by this card as well.
     pub equal: usize,
-    /// It expired, and may be asked again.
+    /// Whether the approval expired and may be asked again.
     pub may_ask_again: bool,
-    /// The run that it allowed, where it was claimed.
+    /// The run that the approval allowed, if it was claimed.
     pub run: Option<AllowedRun>,
 }
 
@@ -45,7 +45,7 @@ pub struct CardFacts<'a> {
 #[derive(Debug)]
 pub struct AllowedRun {
     pub claim: ApprovalClaim,
-    /// The name of its background session, where it became one.
+    /// The id of its background session, if it became one.
     pub session: Option<String>,
 }
 
@@ -127,7 +127,8 @@ pub fn approval_card(facts: &CardFacts<'_>) -> Markup {
     }
 }
 
-/// A card whose approval has ended, for a page that shows it: its outcome takes the place of the buttons.
+/// Renders the card of an approval that has ended while a page shows it. The outcome replaces the
+/// buttons.
 pub fn ended_card(approval: &PendingApproval, ended: &ApprovalEnd, may_ask_again: bool) -> Markup {
     html! {
         div class="card" id=(format!("card-{}", approval.id)) {
@@ -137,12 +138,12 @@ pub fn ended_card(approval: &PendingApproval, ended: &ApprovalEnd, may_ask_again
     }
 }
 
-/// Asks the same approver the same question once more.
+/// Renders the button that asks the same approver again.
 pub(crate) fn ask_again(id: &str) -> Markup {
     html! { button class="button small again" data-act="again" data-again=(id) { "Ask again" } }
 }
 
-/// Where the approval was shown, and where it could not be, one line for each surface.
+/// Lists where the approval was shown, and where it could not be, one line for each surface.
 pub fn receipts(approval: &PendingApproval) -> Markup {
     let mut surfaces: Vec<&str> = Vec::new();
     for delivery in &approval.deliveries {
@@ -170,7 +171,7 @@ pub fn receipts(approval: &PendingApproval) -> Markup {
     }
 }
 
-/// The surface of a receipt, in a word.
+/// Returns a word for the surface of a receipt.
 fn surface_name(surface: &str) -> String {
     let (kind, rest) = surface.split_once(':').unwrap_or((surface, ""));
     match kind {
@@ -181,7 +182,7 @@ fn surface_name(surface: &str) -> String {
     }
 }
 
-/// What became of an approval.
+/// Renders how an approval ended.
 pub(crate) fn outcome(id: &str, ended: &ApprovalEnd, run: Option<&AllowedRun>) -> Markup {
     let tone = if ended.ending.allows() { "good" } else { "bad" };
     html! {
@@ -197,7 +198,7 @@ pub(crate) fn outcome(id: &str, ended: &ApprovalEnd, run: Option<&AllowedRun>) -
     }
 }
 
-/// What became of a run, on one line: that it was started, how it ended, and where its output is.
+/// Renders on one line how a run went on: that it started, how it ended, and where its output is.
 pub fn run_line(id: &str, run: Option<&AllowedRun>) -> Markup {
     html! {
         p class="muted small" id=(format!("run-{id}")) data-run[run.is_some()] {
@@ -216,7 +217,7 @@ pub fn run_line(id: &str, run: Option<&AllowedRun>) -> Markup {
     }
 }
 
-/// How a run ended, in words.
+/// Returns in words how a run ended.
 fn ended_words(outcome: &RecordedOutcome) -> String {
     let mut words = match (outcome.exit_code.value(), outcome.signal, &outcome.status) {
         (Some(code), _, _) => format!("exit code {code}"),
@@ -254,7 +255,7 @@ fn command(view: &ApprovalView) -> Markup {
     }
 }
 
-/// Whether the owner wants commands of this agent in colors.
+/// Returns whether the owner wants commands of this agent in colors.
 fn colors(view: &ApprovalView) -> CommandColors {
     if view.has_colors() {
         CommandColors::On
@@ -263,7 +264,7 @@ fn colors(view: &ApprovalView) -> CommandColors {
     }
 }
 
-/// All values of one kind beneath one label.
+/// Renders all values of one kind beneath one label.
 fn values(view: &ApprovalView, label: ViewLabel, name: &str) -> Markup {
     html! {
         @for (at, value) in view.values(label).enumerate() {
@@ -279,7 +280,7 @@ fn values(view: &ApprovalView, label: ViewLabel, name: &str) -> Markup {
     }
 }
 
-/// What the agent wants, for the heading of a card that stands alone.
+/// Returns what the agent wants, for the heading of a card that stands alone.
 fn asks_to(binding: &str) -> &'static str {
     match binding {
         EFFECT_BINDING => "asks to keep what a run changed",
@@ -289,7 +290,7 @@ fn asks_to(binding: &str) -> &'static str {
     }
 }
 
-/// What a yes does where the caller does not wait any more.
+/// Returns what an allowing decision does if the caller no longer waits.
 fn after_the_caller(binding: &str) -> &'static str {
     match binding {
         EFFECT_BINDING => {
@@ -299,7 +300,7 @@ fn after_the_caller(binding: &str) -> &'static str {
     }
 }
 
-/// Facts that deserve suspicion, as plain sentences.
+/// Lists facts that deserve suspicion, as plain sentences.
 fn warnings(approval: &PendingApproval, view: &ApprovalView) -> Markup {
     let toned = view.parts.iter().filter_map(|part| match part {
         ViewPart::Field(field) if field.tone == ViewTone::Warning => Some(field),
@@ -325,7 +326,7 @@ fn warnings(approval: &PendingApproval, view: &ApprovalView) -> Markup {
     }
 }
 
-/// A script, a difference, a patch: open, so that its end can be reached.
+/// Renders a script, a difference or a patch. It is unfolded, so that its end can be reached.
 fn block_details(block: &ViewBlock) -> Markup {
     html! {
         details open {
@@ -419,7 +420,7 @@ fn decisions(
     }
 }
 
-/// What *always* would store, in each form that may be chosen.
+/// Lists what *always* would store, in each form that the approver may choose.
 fn forms(approval: &PendingApproval) -> Markup {
     let first = (approval.always_form, &approval.always);
     let wider = approval
@@ -449,7 +450,7 @@ fn form_words(form: AlwaysForm) -> String {
     }
 }
 
-/// An entry of the policy document in one line, with everything that bounds it.
+/// Returns an entry of the policy document on one line, with everything that limits it.
 pub(crate) fn stored(entry: &Entry) -> String {
     let mut parts = vec![match (&entry.args, &entry.arg_pattern) {
         (Some(args), _) if args.is_empty() => "no arguments".to_owned(),

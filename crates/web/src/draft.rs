@@ -1,4 +1,4 @@
-//! A draft of the approvals document, and what it would have said to what was asked so far.
+//! A draft of the approvals document, and how it would have judged earlier commands.
 
 use interlock_wire::results::{PolicyReplayed, ReplayedVerdict};
 use maud::{Markup, html};
@@ -36,7 +36,7 @@ pub(crate) fn editor() -> Markup {
     }
 }
 
-/// What a replay found.
+/// Renders the result of a replay.
 pub fn replay_result(replayed: &PolicyReplayed) -> Markup {
     let figures = [
         (replayed.prompts_saved, "fewer prompts", ""),

@@ -1,11 +1,11 @@
-//! How the gateway stands.
+//! The health of the gateway.
 
 use interlock_wire::results::{ClientPresence, ConfigIssue, GatewayStatus};
 use maud::{Markup, html};
 
 use crate::text;
 
-/// What the page shows.
+/// The data of the page.
 #[derive(Debug)]
 pub struct HealthFacts<'a> {
     pub status: &'a GatewayStatus,
@@ -13,11 +13,11 @@ pub struct HealthFacts<'a> {
     pub issues: &'a [ConfigIssue],
     /// The newest lines of the gateway's log.
     pub log: &'a [String],
-    /// What separates runs from Interlock here.
+    /// What separates runs from Interlock on this machine.
     pub shield: &'a str,
-    /// What weakens the policy, the gravest first. None: the reader may not know.
+    /// What weakens the policy, the gravest first. `None` if the reader may not know.
     pub findings: Option<&'a [HealthFinding]>,
-    /// Free bytes where the state lies.
+    /// The free bytes on the file system of the state.
     pub free_bytes: Option<u64>,
 }
 
@@ -28,11 +28,11 @@ pub struct HealthFinding {
     pub severity: &'static str,
     pub subject: String,
     pub what: String,
-    /// A command to paste.
+    /// A command to copy.
     pub fix: String,
 }
 
-/// Less free room than this is worth a warning.
+/// Less free space than this causes a warning.
 const LITTLE_ROOM: u64 = 1 << 30;
 
 /// The page.

@@ -1,4 +1,4 @@
-//! What waits: one row for each pending approval, as in the list of a mail client.
+//! The inbox: one row for each pending approval, as in the list of a mail client.
 
 use std::fmt::Write as _;
 
@@ -10,32 +10,33 @@ use sha2::{Digest as _, Sha256};
 use crate::card::{ask_again, outcome};
 use crate::text::{self, CommandColors};
 
-/// What the inbox shows.
+/// The data of the inbox.
 #[derive(Debug, Default)]
 pub struct InboxFacts<'a> {
     pub rows: &'a [InboxRow],
-    /// How many there are in all.
+    /// The number of all rows.
     pub total: u64,
-    /// Where these rows begin in the list of all.
+    /// The position of these rows in the list of all.
     pub offset: u64,
-    /// Whether there are more behind them.
+    /// Whether more rows follow.
     pub has_more: bool,
     /// Each agent with the number of its pending approvals.
     pub agents: &'a [(String, u64)],
-    /// The agent whose approvals alone are shown.
+    /// The only agent whose approvals are shown.
     pub agent: Option<&'a str>,
-    /// The machines on which commands wait to run, and the one that is chosen.
+    /// The machines on which commands wait to run, and the chosen one.
     pub hosts: &'a [String],
     pub host: Option<&'a str>,
-    /// What earlier decisions still allow.
+    /// The grants that earlier decisions left in force.
     pub grants: &'a [Grant],
-    /// The latest decisions, for an inbox with nothing in it.
+    /// The latest decisions, shown if the inbox is empty.
     pub recent: &'a [RecentDecision],
-    /// Those that expired a moment ago, and may be asked again.
+    /// Approvals that expired a moment ago and may be asked again.
     pub expired: &'a [AskableApproval],
 }
 
-/// One row: an approval, and the ids of others that ask for exactly the same in the same conversation.
+/// One row: an approval, and the ids of others that ask for exactly the same in the same
+/// conversation.
 #[derive(Debug, Clone)]
 pub struct InboxRow {
     pub summary: ApprovalSummary,
@@ -44,7 +45,7 @@ pub struct InboxRow {
     pub colors: CommandColors,
 }
 
-/// An approval that ended a moment ago.
+/// An approval that expired a moment ago.
 #[derive(Debug, Clone)]
 pub struct AskableApproval {
     pub id: String,
@@ -54,7 +55,7 @@ pub struct AskableApproval {
     pub ended: ApprovalEnd,
 }
 
-/// A decision of a moment ago.
+/// A recent decision.
 #[derive(Debug, Clone)]
 pub struct RecentDecision {
     pub command: String,
@@ -110,12 +111,12 @@ pub fn inbox_page(facts: &InboxFacts<'_>) -> Markup {
     }
 }
 
-/// Above the rows of one agent, where several agents wait.
+/// The heading above the rows of one agent, shown if several agents have pending approvals.
 fn agent_heading(agent: &str) -> Markup {
     html! { li class="group" data-group=(text::line(agent)) { (text::line(agent)) } }
 }
 
-/// Sessions and leases that run without asking, each with the way to take it back.
+/// Lists the sessions and leases that run without asking, each with a way to revoke it.
 fn active(grants: &[Grant]) -> Markup {
     html! {
         section class="block" id="grants" {
@@ -164,7 +165,7 @@ fn nothing(facts: &InboxFacts<'_>) -> Markup {
     }
 }
 
-/// Approvals whose time was over before a decision.
+/// Lists approvals that expired before a decision.
 fn expired(all: &[AskableApproval]) -> Markup {
     html! {
         section class="block" id="expired" {
@@ -181,8 +182,8 @@ fn expired(all: &[AskableApproval]) -> Markup {
     }
 }
 
-/// What rows that look the same have in common: the browser counts such rows as one until it reads the
-/// list again. It is a name for showing, and lets nothing be decided.
+/// Returns what rows that look the same have in common. The browser counts such rows as one until
+/// it reads the list again. The value serves display only, and no decision depends on it.
 fn looks_like(row: &ApprovalSummary) -> String {
     let parts = [
         row.binding.as_str(),
@@ -204,7 +205,8 @@ fn looks_like(row: &ApprovalSummary) -> String {
     name
 }
 
-/// One pending approval. The row holds names that decisions need, and no right to decide.
+/// Renders one pending approval. The row contains the names that a decision needs, and gives no
+/// right to decide.
 pub fn inbox_row(shown: &InboxRow) -> Markup {
     let row = &shown.summary;
     let count = shown.equal.len() + 1;
@@ -226,7 +228,7 @@ pub fn inbox_row(shown: &InboxRow) -> Markup {
     }
 }
 
-/// A row whose approval has ended: it stays where it is and has no decisions.
+/// Renders a row whose approval has ended. It stays in its place and offers no decisions.
 pub fn ended_row(approval: &PendingApproval, ended: &ApprovalEnd, may_ask_again: bool) -> Markup {
     html! {
         li class="row ended" id=(format!("row-{}", approval.id)) {
@@ -237,7 +239,7 @@ pub fn ended_row(approval: &PendingApproval, ended: &ApprovalEnd, may_ask_again:
     }
 }
 
-/// Where it would run.
+/// Returns where the command would run.
 pub(crate) fn place(host: &str, node: Option<&str>) -> String {
     text::line(node.unwrap_or(host))
 }
@@ -249,7 +251,7 @@ fn kind_word(binding: &str) -> &str {
     }
 }
 
-/// What became of it, in two words.
+/// Returns in two words how an approval ended.
 pub(crate) fn ending_word(ended: &ApprovalEnd) -> &'static str {
     use interlock_store::ApprovalDecision as Decision;
     match ended.ending {

@@ -1,12 +1,12 @@
 //! The pages of the Control UI.
 //!
-//! Values go in, HTML comes out: nothing here reads a file of the state, a clock or the network.
-//! Everything that an agent wrote is escaped text, never markup, and reaches a page through
+//! This crate turns values into HTML. It reads no state files, no clock and no network. Everything
+//! that an agent wrote is escaped text, never markup, and reaches a page through
 //! `command::display`.
 //!
-//! Read `assets` (what a browser loads), `shell` (the one document around all pages), `inbox` and
-//! `card` (what waits, and one approval whole), then the other pages: `sessions`, `nodes`, `policy` with
-//! `draft`, `audit`, `sandbox`, `settings` with `qr`, `health`.
+//! Read `assets` (the files that a browser loads), `shell` (the one document around all pages),
+//! `inbox` and `card` (pending approvals, and one approval whole), then the other pages:
+//! `sessions`, `nodes`, `policy` with `draft`, `audit`, `sandbox`, `settings` with `qr`, `health`.
 
 #![forbid(unsafe_code)]
 

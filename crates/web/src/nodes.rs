@@ -1,4 +1,4 @@
-//! Machines that run commands, devices that may connect, and who waits to be let in.
+//! Machines that run commands, devices that may connect, and pairing requests.
 
 use interlock_wire::node::{NodeEntry, NodePairRequested};
 use interlock_wire::results::{DevicePairRequested, PairedDeviceEntry};
@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::text;
 
-/// What the page shows.
+/// The data of the page.
 #[derive(Debug, Default)]
 pub struct NodesFacts<'a> {
     pub nodes: &'a [NodeEntry],
@@ -14,14 +14,14 @@ pub struct NodesFacts<'a> {
     pub waiting_devices: &'a [DevicePairRequested],
     pub waiting_nodes: &'a [NodePairRequested],
     pub devices: &'a [PairedDeviceEntry],
-    /// The device of the reader.
+    /// The reader's own device.
     pub own_device: Option<&'a str>,
     pub may_pair: bool,
     pub may_administer: bool,
 }
 
-/// The page. The two editors at its end are filled by the browser from the same methods that every
-/// client calls.
+/// Renders the page. The browser fills the two editors at its end through the same methods that
+/// every client calls.
 pub fn nodes_page(facts: &NodesFacts<'_>) -> Markup {
     html! {
         div class="top" { h1 class="grow" { "Nodes" } @if facts.total > 0 { span class="muted small" { (facts.total) " in all" } } }

@@ -1,16 +1,16 @@
-//! What the policy says of a command, and where each level comes from.
+//! How the policy judges a command, and where each level comes from.
 
 use interlock_wire::results::NodeExplanation;
 use maud::{Markup, html};
 
 use crate::text;
 
-/// What the page shows.
+/// The data of the page.
 #[derive(Debug, Default)]
 pub struct PolicyFacts<'a> {
     pub agents: &'a [String],
     pub agent: &'a str,
-    /// Machines that judge for themselves, by id and name.
+    /// Machines with a judge of their own, by id and name.
     pub nodes: &'a [(String, String)],
     pub node: Option<&'a str>,
     pub command: &'a str,
@@ -18,20 +18,20 @@ pub struct PolicyFacts<'a> {
     /// The levels in force on this machine.
     pub levels: &'a [ExplainedLevel],
     pub explained: Option<&'a ExplainedCommand>,
-    /// What a node said.
+    /// The answer of a node.
     pub by_node: Option<&'a NodeExplanation>,
     /// Why there is no verdict.
     pub problem: Option<&'a str>,
     /// Whether the reader may run cases.
     pub may_run_cases: bool,
-    /// What became of the cases, or which of them cannot be read.
+    /// The results of the cases, or the reason why they cannot be read.
     pub cases: Option<Result<&'a [ShownCase], &'a str>>,
 }
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Debug, Clone, Default)]
 pub struct ShownCase {
-    /// None: it was skipped.
+    /// `None` if the case was skipped.
     pub passed: Option<bool>,
     pub command: String,
     pub expected: String,
@@ -39,14 +39,14 @@ pub struct ShownCase {
     pub reason: String,
 }
 
-/// One level, and the layers that it was joined from.
+/// One level, and the layers that determine it.
 #[derive(Debug, Clone, Default)]
 pub struct ExplainedLevel {
     pub name: &'static str,
     pub value: String,
-    /// The layer that decided.
+    /// The layer that determined the value.
     pub by: String,
-    /// What the others say.
+    /// The values of the other layers.
     pub others: String,
 }
 
@@ -57,9 +57,9 @@ pub struct ExplainedCommand {
     pub verdict: String,
     pub reason: String,
     pub origin: Option<String>,
-    /// Each command of the line: whether a rule satisfies it, its words, its file, the reason.
+    /// Each command of the line: whether a rule satisfies it, its words, its file, and the reason.
     pub segments: Vec<(bool, String, String, String)>,
-    /// What it would take to change the verdict: effect and command.
+    /// What would change the verdict: the effect and the command.
     pub remedies: Vec<(String, String)>,
     pub binding: String,
 }
@@ -104,7 +104,7 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
     }
 }
 
-/// Cases under this policy: one a line, as `interlock policy test` reads them.
+/// Renders the cases under this policy, one on each line, as `interlock policy test` reads them.
 fn cases(facts: &PolicyFacts<'_>) -> Markup {
     html! {
         section class="block" {

@@ -1,15 +1,15 @@
-//! QR codes: for a page as a drawing, for a terminal as text.
+//! QR codes, as a drawing for pages and as text for terminals.
 
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
 use qrcode::{Color, EcLevel, QrCode};
 
-/// Light modules around the code, without which cameras do not find it.
+/// The light modules around the code, without which cameras do not find it.
 const QUIET: usize = 4;
 
-/// The modules of a code row by row, true for dark, with the quiet zone around them. None: the text is too
-/// long.
+/// Returns the modules of a code row by row, with the quiet zone around them. True means dark.
+/// Returns `None` if the text is too long.
 fn modules(text: &str) -> Option<Vec<Vec<bool>>> {
     let code = QrCode::with_error_correction_level(text, EcLevel::M).ok()?;
     let width = code.width();
@@ -25,7 +25,7 @@ fn modules(text: &str) -> Option<Vec<Vec<bool>>> {
     Some((0..side).map(row).collect())
 }
 
-/// The code as one drawing of squares.
+/// Returns the code as one drawing of squares.
 pub fn qr_drawing(text: &str) -> Option<Markup> {
     let rows = modules(text)?;
     let side = rows.len();
@@ -43,7 +43,8 @@ pub fn qr_drawing(text: &str) -> Option<Markup> {
     })
 }
 
-/// The code as lines of text, each of two rows. Light modules are drawn, as most terminals are dark.
+/// Returns the code as lines of text, each of two rows. Light modules are drawn, because most
+/// terminals are dark.
 pub fn qr_lines(text: &str) -> Option<Vec<String>> {
     let rows = modules(text)?;
     let lines = rows.chunks(2).map(|pair| {

@@ -1,29 +1,30 @@
-//! Which conversations are sandboxed, what that leaves open, and the directories of sandboxes.
+//! Which conversations are sandboxed, which access that leaves open, and the directories of
+//! sandboxes.
 
 use interlock_wire::results::{SandboxExplained, SandboxMountShown};
 use maud::{Markup, html};
 
 use crate::text;
 
-/// What the page shows.
+/// The data of the page.
 #[derive(Debug, Default)]
 pub struct SandboxFacts<'a> {
     pub agents: &'a [SandboxAgent],
     pub scopes: &'a [SandboxScopeRow],
-    /// Scopes whose record cannot be read, and why.
+    /// Scopes whose record cannot be read, each with the reason.
     pub unusable: &'a [String],
     pub may_explain: bool,
     pub may_remove: bool,
 }
 
-/// The sandbox of one agent, by config.
+/// The sandbox of one agent, by the config.
 #[derive(Debug, Clone, Default)]
 pub struct SandboxAgent {
     pub agent: String,
     pub is_sandboxed: bool,
     /// Which conversations are sandboxed, in words.
     pub conversations: String,
-    /// The key that says so, and its value.
+    /// The key that determines this, and its value.
     pub key: String,
     pub backend: String,
     pub scope: String,
@@ -133,7 +134,7 @@ fn workspace_words(access: &str) -> String {
     }
 }
 
-/// What runs of one conversation see.
+/// Renders what runs of one conversation see.
 pub fn sandbox_explained(explained: &SandboxExplained) -> Markup {
     let is_hidden = |mount: &&SandboxMountShown| mount.access == "hidden";
     let (hidden, seen): (Vec<_>, Vec<_>) = explained.mounts.iter().partition(is_hidden);

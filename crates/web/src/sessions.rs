@@ -1,4 +1,4 @@
-//! Background sessions: the list, and one with its terminal or its output.
+//! Background sessions: the list, and one session with its terminal or its output.
 
 use interlock_transcript::screen::{ScreenRow, ScreenRun};
 use interlock_wire::results::ProcessEntry;
@@ -6,17 +6,17 @@ use maud::{Markup, html};
 
 use crate::text;
 
-/// What the page of all sessions shows, the newest first.
+/// The data of the page of all sessions, the newest first.
 #[derive(Debug, Default)]
 pub struct SessionListFacts<'a> {
     pub running: &'a [ProcessEntry],
-    /// The newest of them.
+    /// The newest ended sessions.
     pub ended: &'a [ProcessEntry],
-    /// How many have ended and are still kept.
+    /// How many ended sessions are still stored.
     pub total_ended: usize,
 }
 
-/// The list, running ones first.
+/// Renders the list, running sessions first.
 pub fn sessions_page(listed: &SessionListFacts<'_>) -> Markup {
     let left_out = listed.total_ended.saturating_sub(listed.ended.len());
     html! {
@@ -55,7 +55,7 @@ fn entry(one: &ProcessEntry) -> Markup {
     }
 }
 
-/// How a session stands, in words.
+/// Returns the state of a session in words.
 fn standing(one: &ProcessEntry) -> String {
     match (&*one.standing.status, one.standing.exit_code) {
         ("running", _) => "running".to_owned(),
@@ -65,21 +65,21 @@ fn standing(one: &ProcessEntry) -> String {
     }
 }
 
-/// What the page of one session shows.
+/// The data of the page of one session.
 #[derive(Debug)]
 pub struct SessionFacts<'a> {
     pub session: &'a ProcessEntry,
-    /// The rows of its terminal, where it has one.
+    /// The rows of its terminal, if it has one.
     pub screen: Option<&'a [ScreenRow]>,
-    /// The end of its output, where it has no terminal.
+    /// The end of its output, if it has no terminal.
     pub output: Option<&'a str>,
-    /// Whether the reader may type into it and end it.
+    /// Whether the reader may type into the session and end it.
     pub may_write: bool,
-    /// Whether its terminal can take the size of a window: one of this machine.
+    /// Whether its terminal can adapt to a window, which only terminals on this machine can.
     pub may_fit: bool,
 }
 
-/// Signals that a viewer can send, and what they are for.
+/// The signals that a viewer can send, each with its purpose.
 const SIGNALS: &[(&str, &str)] = &[
     ("SIGINT", "Interrupt (SIGINT)"),
     ("SIGTERM", "Ask to end (SIGTERM)"),
@@ -87,7 +87,7 @@ const SIGNALS: &[(&str, &str)] = &[
     ("SIGKILL", "Kill (SIGKILL)"),
 ];
 
-/// One session.
+/// Renders one session.
 pub fn session_page(facts: &SessionFacts<'_>) -> Markup {
     let one = facts.session;
     let is_running = one.standing.status == "running";
@@ -142,12 +142,13 @@ pub fn session_page(facts: &SessionFacts<'_>) -> Markup {
     }
 }
 
-/// The end of a session's output, made visible already.
+/// Renders the end of a session's output, in which hidden characters were already made visible.
 pub fn session_output(text: &str) -> Markup {
     html! { div id="output-text" { (text) } }
 }
 
-/// One row of a terminal. The runs are text with colors; no sequence of the program is left in them.
+/// Renders one row of a terminal. Its runs are text with colors. They contain no escape sequences
+/// of the program.
 pub fn screen_row(at: usize, row: &ScreenRow) -> Markup {
     html! {
         div id=(format!("s-{at}")) {
@@ -161,8 +162,8 @@ pub fn screen_row(at: usize, row: &ScreenRow) -> Markup {
     }
 }
 
-/// The text of a terminal, where each character has its cell. Those that have no look of their own, or
-/// turn the direction of others, are drawn as a replacement.
+/// Returns the text of a terminal, in which each character has its cell. Characters that are
+/// invisible or change the direction of others are drawn as a replacement.
 fn drawn(text: &str) -> String {
     let visible = |character: char| match character {
         '\u{AD}'
@@ -197,7 +198,7 @@ fn class(run: &ScreenRun) -> Option<String> {
     (!classes.is_empty()).then(|| classes.join(" "))
 }
 
-/// One of the eight colors, or another one.
+/// Returns the name of one of the eight colors, or of all others.
 fn name(color: u8) -> String {
     match color {
         0..=7 => color.to_string(),

@@ -1,16 +1,16 @@
-//! The config: a form of its schema, and its text. The browser fills both from `config.*`.
+//! The config, as a form of its schema and as text. The browser fills both through `config.*`.
 
 use interlock_wire::results::ConfigSnapshot;
 use maud::{Markup, html};
 
 use crate::text;
 
-/// What the page shows.
+/// The data of the page.
 #[derive(Debug)]
 pub struct SettingsFacts<'a> {
     pub config: &'a ConfigSnapshot,
     pub may_administer: bool,
-    /// Whether the reader may let phones in.
+    /// Whether the reader may pair phones.
     pub may_pair: bool,
 }
 

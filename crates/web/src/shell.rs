@@ -1,11 +1,12 @@
-//! The one document around all pages. It holds no data: what a page shows comes over the socket.
+//! The one document around all pages. It contains no data: a page receives its data over the
+//! socket.
 
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets;
 
-/// Sent with the document. Scripts, styles and images come from here only, no text becomes code, and no
-/// page frames it.
+/// Sent with the document. Scripts, styles and images load only from this gateway, no text becomes
+/// code, and no other page can frame the document.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types interlock";
 
 /// The pages, in the order of the navigation.
@@ -20,7 +21,7 @@ const PAGES: &[(&str, &str)] = &[
     ("health", "Health"),
 ];
 
-/// The document of a program of this version, whose pages lie below this path.
+/// Renders the document for this version of the program, whose pages are below this path.
 pub fn shell(version: &str, base: &str) -> Markup {
     let asset = |name: &str| format!("{base}/ui/{}/{name}", assets::version());
     html! {

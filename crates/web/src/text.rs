@@ -4,16 +4,16 @@ use interlock_command::display::ShownLine;
 use interlock_command::{HighlightStyle, highlight};
 use maud::{Markup, html};
 
-/// Longer texts are shown without colors: looking at them would take longer than reading them.
+/// Longer texts are shown without colors, because finding the colors would take too long.
 const MOST_HIGHLIGHTED: usize = 16 * 1024;
 
-/// A text of others on one line, with everything spelled out that cannot be seen.
+/// Returns foreign text on one line, with every invisible character spelled out.
 pub(crate) fn line(text: &str) -> String {
     ShownLine::new(text).as_str().to_owned()
 }
 
-/// A sentence that was made visible already, in which the parts between backticks are code. A text that
-/// brings backticks of its own changes how a part looks, and never what it says.
+/// Renders a sentence whose hidden characters were already made visible. Parts between backticks
+/// are code. A text with backticks of its own changes how a part looks, and never what it says.
 pub(crate) fn sentence(shown: &str) -> Markup {
     let parts: Vec<&str> = shown.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -26,20 +26,22 @@ pub(crate) fn sentence(shown: &str) -> Markup {
     }
 }
 
-/// Whether the words of commands are colored by their place.
+/// Whether the words of commands are colored by their role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandColors {
     On,
-    /// The owner switched them off.
+    /// The owner switched the colors off.
     Off,
 }
 
-/// A command that was made visible already, with its words colored by their place.
+/// Renders a command whose hidden characters were already made visible, with its words colored by
+/// their role.
 pub(crate) fn command(shown: &str) -> Markup {
     command_with(shown, CommandColors::On)
 }
 
-/// The same, as the owner wants it. A word of two scripts is marked whatever the owner says of colors.
+/// Renders a command with or without colors, as the owner wants. A word of two scripts is always
+/// marked.
 pub(crate) fn command_with(shown: &str, colors: CommandColors) -> Markup {
     if shown.len() > MOST_HIGHLIGHTED {
         return html! { (shown) };
@@ -90,7 +92,7 @@ pub(crate) fn command_with(shown: &str, colors: CommandColors) -> Markup {
     }
 }
 
-/// Words in which a letter of another script is spelled out, between blanks and quotes.
+/// Returns the words in which a letter of another script is spelled out, between blanks and quotes.
 fn mixed_words(shown: &str) -> impl Iterator<Item = (usize, usize)> {
     let is_edge = |c: char| c.is_whitespace() || matches!(c, '\'' | '"');
     let words = shown.split(is_edge);
@@ -108,12 +110,12 @@ fn mixed_words(shown: &str) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// A moment, which the browser writes in its reader's time zone.
+/// Renders a moment, which the browser writes in the reader's time zone.
 pub(crate) fn at(milliseconds: i64) -> Markup {
     html! { time data-at=(milliseconds) {} }
 }
 
-/// A number of bytes, in the unit in which it is short.
+/// Returns a number of bytes, in the unit that makes it short.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let Some(power) = bytes.checked_ilog(1024).filter(|power| *power > 0) else {
@@ -128,7 +130,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A length of time.
+/// Returns a length of time.
 pub(crate) fn duration(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     match seconds {
@@ -139,18 +141,18 @@ pub(crate) fn duration(milliseconds: u64) -> String {
     }
 }
 
-/// Lines of a text of others, each made visible.
+/// Returns the lines of a foreign text, each with hidden characters made visible.
 pub(crate) fn visible_lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(line).collect();
     lines.join("\n")
 }
 
-/// A value as indented JSON, made visible.
+/// Returns a value as indented JSON with hidden characters made visible.
 pub(crate) fn visible_json(value: &serde_json::Value) -> String {
     visible_lines(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// What a page says that has nothing to show: a sentence, and the next step.
+/// Renders a page that has nothing to show: a sentence, and the next step.
 pub(crate) fn empty(sentence: &str, next: &str, command: Option<&str>) -> Markup {
     html! {
         section class="empty" id="nothing" {

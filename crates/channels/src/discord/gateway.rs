@@ -1,4 +1,5 @@
-//! Discord's gateway socket: hello, identify or resume, heartbeats, and the events that Interlock reads.
+//! Discord's gateway socket: hello, identify or resume, heartbeats, and the events that Interlock
+//! reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +17,17 @@ use crate::http::ServiceCall;
 use crate::rhythm::until_beat;
 use crate::socket::{FeedSender, OpenSocket, ServiceSocket, SocketRead, closed};
 
-/// Direct messages are all that the bot has to read. Buttons come without asking.
+/// The bot needs to read only direct messages. Button presses arrive without an intent.
 const INTENTS: u64 = 1 << 12;
 
-/// Sockets are below this name.
+/// Every socket's host is below this domain.
 const DOMAIN: &str = "discord.gg";
 const PATH: &str = "/?v=10&encoding=json";
 
-/// Interactions that are acknowledged at once; those beyond them Discord shows as failed.
+/// The most interactions that are acknowledged at once. Discord shows further ones as failed.
 const ACKNOWLEDGED_AT_ONCE: usize = 16;
 
-/// Starts are given anew each day.
+/// The longest wait for a new start. Discord renews the number of starts each day.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 const DISPATCH: u64 = 0;
@@ -38,10 +39,10 @@ const INVALID_SESSION: u64 = 9;
 const HELLO: u64 = 10;
 const HEARTBEAT_ACK: u64 = 11;
 
-/// Codes with which Discord closes what it will not open again: the token is wrong, or the intents are.
+/// Codes with which Discord closes for good, because the token or the intents are wrong.
 const HOPELESS: [u16; 6] = [4004, 4010, 4011, 4012, 4013, 4014];
 
-/// A session that can be resumed: what happens meanwhile is sent then.
+/// A session that can be resumed. Discord then sends the events that were missed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct DiscordSession {
     id: String,
@@ -68,13 +69,13 @@ impl DiscordSession {
     }
 }
 
-/// A connection that has said hello.
+/// A connection on which Discord has said hello.
 struct GreetedSocket {
     socket: ServiceSocket,
     heartbeat: Duration,
 }
 
-/// Opens a connection: by the session of the cursor, or by a new one.
+/// Opens a connection: it resumes the session of the cursor, or begins a new one.
 pub(super) async fn open(
     account: Arc<DiscordAccount>,
     cursor: Option<String>,
@@ -90,7 +91,7 @@ pub(super) async fn open(
     identify(account).await
 }
 
-/// None where Discord does not know the session any more.
+/// Returns `None` if Discord no longer knows the session.
 async fn resume(
     account: &Arc<DiscordAccount>,
     session: DiscordSession,
@@ -121,7 +122,7 @@ async fn resume(
 }
 
 async fn identify(account: Arc<DiscordAccount>) -> Result<OpenSocket, ChatFailure> {
-    // This needs the token as well: a wrong one is refused here, before it counts as a start.
+    // This call also needs the token, so that a wrong one is refused before it counts as a start.
     let known = account.ask(ServiceCall::get("/gateway/bot"));
     let known = known.await?;
     let limit = &known["session_start_limit"];
@@ -168,7 +169,7 @@ async fn identify(account: Arc<DiscordAccount>) -> Result<OpenSocket, ChatFailur
     Ok(opened(account, greeted, session, None))
 }
 
-/// Connects, and reads how often Discord wants to hear a heartbeat.
+/// Connects, and reads the interval of heartbeats that Discord expects.
 async fn greet(address: &ServiceAddress) -> Result<GreetedSocket, ChatFailure> {
     let mut socket = ServiceSocket::open(address, PATH).await?;
     let hello = socket.first().await?;
@@ -236,7 +237,7 @@ impl DiscordStream {
         if let Some(first) = first {
             self.dispatched(&first);
         }
-        // The first heartbeat comes early, so that not all programs send it at one time.
+        // The first heartbeat comes early, so that not all programs send theirs at the same time.
         let mut next_beat = Instant::now() + (heartbeat / 2).min(until_beat());
         let mut is_answered = true;
         loop {
@@ -247,7 +248,7 @@ impl DiscordStream {
                         return Ok(ChatFailure::Passing("Discord answers no heartbeat".to_owned()));
                     }
                     beat(&mut socket, self.session.sequence).await?;
-                    // Earlier than Discord asks for is as good.
+                    // A heartbeat may be earlier than Discord asks for.
                     next_beat = Instant::now() + heartbeat.min(until_beat());
                     is_answered = false;
                     continue;
@@ -272,7 +273,7 @@ impl DiscordStream {
                 }
                 Some(INVALID_SESSION) => {
                     if message["d"] != true {
-                        // It is not resumed: the next connection begins a session.
+                        // The session cannot be resumed, so the next connection begins a new one.
                         self.feed.advance("");
                     }
                     let why = "Discord has ended the session";
@@ -301,8 +302,8 @@ impl DiscordStream {
         self.feed.advance(&cursor);
     }
 
-    /// A button is acknowledged before it is handled: Discord waits three seconds, and a decision may take
-    /// longer.
+    /// Acknowledges a button before the press is handled, because Discord waits three seconds and a
+    /// decision may take longer.
     fn tapped(&self, event: &Value, cursor: &str) {
         let Some((update, id, token)) = read_tap(event, &self.own) else {
             return;

@@ -1,4 +1,4 @@
-//! Which events of Discord are answers of persons.
+//! Decides which events of Discord are answers of people.
 
 use serde_json::Value;
 
@@ -6,30 +6,30 @@ use crate::channel::{ChatPlace, ChatTap, ChatUpdate, TappedMessage};
 use crate::http::escaped;
 use crate::typed;
 
-/// Kinds of messages, interactions and components, by Discord's numbers.
+/// Kinds of messages, interactions and components, in Discord's numbers.
 const PLAIN_MESSAGE: u64 = 0;
 const REPLY: u64 = 19;
 const COMPONENT: u64 = 3;
 const BUTTON: u64 = 2;
 
-/// A message that holds another one: a forward.
+/// The flag of a message that contains another one: a forward.
 const HAS_SNAPSHOT: u64 = 1 << 14;
 
-/// Who the bot is.
+/// The identity of the bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DiscordIdentity {
     pub(super) application: String,
     pub(super) user: String,
 }
 
-/// A person's id; none for bots, for Discord itself, and for the bot's own account.
+/// Returns a person's id. Bots, Discord itself and the bot's own account are not persons.
 fn person(user: &Value, own: &DiscordIdentity) -> Option<String> {
     let is_set = |key: &str| !matches!(user[key], Value::Null | Value::Bool(false));
     let id = user["id"].as_str().filter(|id| *id != own.user)?;
     (!is_set("bot") && !is_set("system")).then(|| id.to_owned())
 }
 
-/// A pressed button, with what it has to be acknowledged by: its id and its token.
+/// Reads a pressed button, with the id and the token that acknowledge it.
 pub(super) fn read_tap(
     event: &Value,
     own: &DiscordIdentity,
@@ -43,7 +43,7 @@ pub(super) fn read_tap(
     if !is_of_button {
         return None;
     }
-    // In a server it is a member, elsewhere a user. Both at once would be neither.
+    // In a server the sender is a member, elsewhere a user. An event with both is not valid.
     let user = match (&event["member"]["user"], &event["user"]) {
         (member, Value::Null) => member,
         (Value::Null, user) => user,
@@ -74,15 +74,15 @@ pub(super) fn read_tap(
     Some((update, id.to_owned(), token.to_owned()))
 }
 
-/// A message that a person typed just now to the bot alone.
+/// Reads a message that a person has just typed to the bot alone.
 pub(super) fn read_message(event: &Value, own: &DiscordIdentity) -> Option<ChatUpdate> {
     let is_new = matches!(event["type"].as_u64(), Some(PLAIN_MESSAGE | REPLY))
         && event["guild_id"].is_null()
         && event["edited_timestamp"].is_null()
         && event["flags"].as_u64().unwrap_or(0) & HAS_SNAPSHOT == 0
-        // A reply refers with the type 0, or with none; a forward with another one.
+        // The reference of a reply has the type 0 or none, that of a forward another one.
         && matches!(event["message_reference"]["type"].as_u64(), None | Some(0));
-    // Webhooks, programs that write for a person, and what is more than text.
+    // Such keys mark webhooks, programs that write for a person, and content other than text.
     let foreign = [
         "webhook_id",
         "application_id",

@@ -1,12 +1,13 @@
-//! Which events of Matrix are answers of persons, and which rooms an approver invites to.
+//! Decides which events of Matrix are answers of people, and which rooms an approver invites to.
 
 use serde_json::Value;
 
 use super::SEEDS;
 use crate::channel::{ChatPlace, ChatUpdate, TappedMessage};
 
-/// Rooms to which an approver invited the account. What is said of a room before the account is in it is
-/// not checked by its own server: every invitation that is named must be of an approver.
+/// Returns the rooms to which an approver invited the account. The account's server does not check
+/// the state of a room that the account has not joined, so every named invitation must be from an
+/// approver.
 pub(super) fn invitations(synced: &Value, own: &str, approvers: &[String]) -> Vec<String> {
     let invited = synced["rooms"]["invite"].as_object().into_iter().flatten();
     let wanted = invited.filter(|(_, room)| {
@@ -29,7 +30,7 @@ pub(super) fn invitations(synced: &Value, own: &str, approvers: &[String]) -> Ve
     wanted.map(|(room, _)| room.clone()).collect()
 }
 
-/// What persons did in the rooms of a sync.
+/// Returns what people did in the rooms of a sync.
 pub(super) fn read_updates(synced: &Value, own: &str) -> Vec<ChatUpdate> {
     let rooms = synced["rooms"]["join"].as_object().into_iter().flatten();
     let mut updates = Vec::new();
@@ -59,8 +60,8 @@ pub(super) fn place_in(room: &str, message: &str) -> ChatPlace {
     }
 }
 
-/// Replacements of the account's own messages. No other account can replace them: clients show none of
-/// that.
+/// Reads replacements of the account's own messages. Replacements by other accounts need no check,
+/// because clients do not show them.
 fn read_own_event(room: &str, event: &Value) -> Option<ChatUpdate> {
     let relation = &event["content"]["m.relates_to"];
     let is_replacing = event["type"] == "m.room.message" && relation["rel_type"] == "m.replace";
@@ -77,7 +78,7 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
     let relation = &content["m.relates_to"];
     let place = |message: &str| place_in(room, message);
     match event["type"].as_str()? {
-        // A reaction that was taken back comes without its relation.
+        // A reaction that was removed arrives without its relation.
         "m.reaction" if relation["rel_type"] == "m.annotation" => {
             let key = relation["key"].as_str()?.replace('\u{fe0f}', "");
             let tap = SEEDS
@@ -96,16 +97,17 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
             if relation["rel_type"] == "m.replace" || content.get("m.new_content").is_some() {
                 return None;
             }
-            // Some servers give a message that was edited since with its new text.
+            // Some servers return a message that was edited since with its new text.
             if !event["unsigned"]["m.relations"]["m.replace"].is_null() {
                 return None;
             }
-            // Markup may be a quote or a code block; what is typed plainly has none.
+            // Markup may be a quote or a code block. Plainly typed text has none.
             let html = content["formatted_body"].as_str().unwrap_or_default();
             if html.contains('<') {
                 return None;
             }
-            // In a thread, clients that know none are told to show it as a reply to the message before.
+            // In a thread, a fallback tells clients without threads to show the message as a reply
+            // to the previous one.
             let is_fallback = relation["is_falling_back"] == true;
             let replied = relation["m.in_reply_to"]["event_id"].as_str();
             let replied = replied.filter(|_| !is_fallback);

@@ -1,4 +1,4 @@
-//! Marks in the store what became of messages and edits, and when they are tried again.
+//! Marks in the store how sends and edits ended, and when they are tried again.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::{ChatSender, blocking, now_ms};
 use crate::channel::{ChatFailure, MessageRef};
 use crate::desk::ApprovalDesk;
 
-/// Before the next try: doubling from the first to the last.
+/// The pause before the next try doubles from the first value to the last.
 const FIRST_PAUSE_MS: i64 = 1_000;
 const LONGEST_PAUSE_MS: i64 = 60_000;
 
 impl ChatSender {
-    /// The platform takes nothing for so long.
+    /// Postpones the work of a chat whose platform accepts nothing for this time.
     pub(super) async fn postpone(&self, all: Vec<ChatWork>, pause: Duration) {
         self.memory.pause(&self.target.name, pause);
         let sender = self.clone();
@@ -30,7 +30,7 @@ impl ChatSender {
         .await;
     }
 
-    /// Marks what became of a message. The pause that the platform wants, if it wants one.
+    /// Marks how a send ended. Returns the pause that the platform asks for, if any.
     pub(super) async fn note_sent(
         &self,
         work: &ChatWork,
@@ -88,7 +88,7 @@ impl ChatSender {
         Ok(())
     }
 
-    /// Marks what became of an edit. The pause that the platform wants, if it wants one.
+    /// Marks how an edit ended. Returns the pause that the platform asks for, if any.
     pub(super) async fn note_end(
         &self,
         work: ChatWork,
@@ -111,7 +111,7 @@ impl ChatSender {
         let (id, name) = (&work.approval_id, &self.target.name);
         match done {
             Ok(()) => store.chat_shown(id, name, work.wanted, work.is_final),
-            // It is gone, or may not be edited: there is nothing to try again.
+            // The message is gone or may not be edited, so another try is useless.
             Err(ChatFailure::Refused(why)) => {
                 tracing::warn!(id, name, why, "a chat message cannot be edited");
                 store.chat_shown(id, name, work.wanted, true)
@@ -127,8 +127,9 @@ impl ChatSender {
     }
 }
 
-/// Lets `askFallback` decide where every target of an approval failed and no other surface shows it: it
-/// would wait for no approver. To be called whenever one target fewer may show it.
+/// Lets `askFallback` decide if every target of an approval failed and no other surface shows it,
+/// because no approver could answer. Callers must call this whenever a target can no longer show
+/// it.
 pub(crate) fn fall_back_if_failed(desk: &dyn ApprovalDesk, id: &str) {
     let all_failed = desk.store().has_chat_failed(id).unwrap_or(false);
     let Some(approval) = all_failed.then(|| desk.approval(id).ok()).flatten() else {

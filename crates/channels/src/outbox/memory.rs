@@ -1,5 +1,5 @@
-//! What is remembered of each chat while the gateway runs: its recent prompts, the message for several
-//! approvals, and when it takes the next one.
+//! The memory of each chat while the gateway runs: its recent prompts, the message for several
+//! approvals, and when the chat accepts the next message.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,31 +7,31 @@ use std::time::{Duration, Instant};
 
 use crate::channel::MessageRef;
 
-/// More approvals than this in that time are one message.
+/// If more approvals than this arrive within the window, they share one message.
 pub(super) const MOST_SINGLE: usize = 3;
 const GROUP_WINDOW: Duration = Duration::from_secs(10);
 
-/// A chat that takes nothing for longer than this is not waited for: its messages are due later.
+/// The longest wait for a chat. If it accepts nothing for longer, its messages become due later.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// What is remembered of each chat while the gateway runs.
+/// The memory of all chats while the gateway runs.
 #[derive(Debug, Default)]
 pub(crate) struct ChatMemory(Mutex<HashMap<String, ChatRecent>>);
 
 #[derive(Debug, Default)]
 struct ChatRecent {
-    /// When prompts came for it.
+    /// When the chat's recent prompts came.
     asked: Vec<Instant>,
-    /// The message for several approvals that is still added to.
+    /// The message for several approvals to which more are still added.
     group: Option<ChatGroup>,
-    /// Nothing is sent before.
+    /// The time before which nothing is sent.
     free_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct ChatGroup {
     pub(super) at: MessageRef,
-    /// Ids of approvals that it lists.
+    /// The ids of the approvals that the message lists.
     pub(super) members: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl ChatMemory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes one more approval for a chat; whether it goes into a message for several.
+    /// Notes one more approval for a chat. Returns whether it joins a message for several.
     pub(super) fn note_asked(&self, target: &str) -> bool {
         let mut all = self.lock();
         let recent = all.entry(target.to_owned()).or_default();
@@ -64,7 +64,7 @@ impl ChatMemory {
         self.lock().entry(target.to_owned()).or_default().group = Some(group);
     }
 
-    /// Returns when the chat may get its next message.
+    /// Waits until the chat may receive its next message.
     pub(super) async fn until_free(&self, target: &str) {
         let free_at = self.lock().get(target).and_then(|recent| recent.free_at);
         if let Some(at) = free_at {
@@ -72,7 +72,8 @@ impl ChatMemory {
         }
     }
 
-    /// How long a chat that was asked to wait has to wait. The pause between two messages is none of this.
+    /// Returns the remaining pause that a platform asked for. The usual pause between two messages
+    /// does not count.
     pub(super) fn wanted_pause(&self, target: &str) -> Option<Duration> {
         let free_at = self.lock().get(target)?.free_at?;
         let left = free_at.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! The accounts of platforms and their secrets, as the config has them.
+//! Reads the accounts of platforms and their secrets from the config.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::address::ServiceAddress;
 use crate::channel::ChannelKind;
 use crate::desk::ApprovalDesk;
 
-/// Where the interfaces of platforms are, unless the config says otherwise.
+/// The addresses of the platforms, unless the config sets others.
 const TELEGRAM: &str = "https://api.telegram.org";
 const SLACK: &str = "https://slack.com/api";
 const DISCORD: &str = "https://discord.com/api";
@@ -24,12 +24,12 @@ const NTFY: &str = "https://ntfy.sh";
 struct AccountKeys<'a> {
     kind: ChannelKind,
     name: &'a str,
-    /// Of the account in the config.
+    /// The key of the account in the config.
     key: String,
     url: (&'static str, Option<&'a str>),
     allows_private: Option<bool>,
     token: SecretKeys<'a>,
-    /// Of Slack.
+    /// Slack only.
     app_token: Option<SecretKeys<'a>>,
     own_id: Option<String>,
 }
@@ -40,7 +40,8 @@ struct SecretKeys<'a> {
     file: (&'static str, Option<&'a str>),
 }
 
-/// The accounts of a channel: the one of the channel's own keys, if any is set, and the named ones.
+/// Returns the accounts of a channel: the account of its own keys, if any is set, and the named
+/// accounts.
 fn all_accounts<'a, A: Default + PartialEq>(
     channel: &str,
     own: &'a A,
@@ -216,7 +217,7 @@ impl ChatSetup {
         let token = if has_token {
             ntfy.access_token.as_ref()
         } else {
-            // Topics of a server that asks for none.
+            // A topic on a server that needs no token.
             Some(&none)
         };
         let keys = AccountKeys {
@@ -259,7 +260,7 @@ impl ChatSetup {
         self.add_account(desk, keys);
     }
 
-    /// Adds an account, or what is wrong with it.
+    /// Adds an account, or the problem with it.
     fn add_account(
         &mut self,
         desk: &dyn ApprovalDesk,
@@ -311,7 +312,7 @@ fn read_account(
     })
 }
 
-/// The names of variables that hold secrets of channels. Runs do not inherit them.
+/// Returns the names of variables that hold secrets of channels. Runs do not inherit them.
 pub fn secret_variables(config: &Config) -> Vec<String> {
     let channels = &config.channels;
     let (matrix, telegram) = (&channels.matrix, &channels.telegram);
@@ -345,7 +346,7 @@ pub fn secret_variables(config: &Config) -> Vec<String> {
     names.collect()
 }
 
-/// A secret by the config: its file first, else its text or variable.
+/// Reads a secret from its file, or else from its text or variable.
 fn read_secret(
     desk: &dyn ApprovalDesk,
     secret: Option<&ChatSecret>,
@@ -364,8 +365,9 @@ fn read_secret(
     }
 }
 
-/// The secret of decisions by webhook. None where they are not switched on, and where it is the secret of
-/// Interlock's own calls: one of these could be sent back.
+/// Returns the secret that signs decisions by webhook. Returns `None` if such decisions are not
+/// enabled, or if the secret equals the one that signs Interlock's own calls, because such a call
+/// could be sent back as a decision.
 pub fn webhook_secret(config: &Config, desk: &dyn ApprovalDesk) -> Option<Secret> {
     let webhook = &config.channels.webhook;
     if webhook.enabled == Some(false) {

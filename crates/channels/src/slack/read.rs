@@ -1,11 +1,11 @@
-//! Which events of Slack are answers of persons.
+//! Decides which events of Slack are answers of people.
 
 use serde_json::Value;
 
 use crate::channel::{ChatPlace, ChatTap, ChatUpdate, TappedMessage};
 use crate::typed;
 
-/// Who the app is. What names another workspace or another app is not for it.
+/// The identity of the app. Events that name another workspace or another app are ignored.
 #[derive(Debug, Clone)]
 pub(super) struct SlackIdentity {
     pub(super) app: String,
@@ -27,7 +27,8 @@ pub(super) fn read_envelope(envelope: &Value, own: &SlackIdentity) -> Option<Cha
     }
 }
 
-/// A user of this workspace. A guest of a shared channel belongs to another one, and no bot is a user here.
+/// Returns the id of a user of this workspace. Guests of shared channels belong to other
+/// workspaces, and bots are not users.
 fn person(id: &Value, teams: &[&Value], own: &SlackIdentity) -> Option<String> {
     let is_of_team = |team: &&Value| team.is_null() || **team == own.team.as_str();
     let id = id.as_str().filter(|id| !id.is_empty() && *id != own.user)?;
@@ -50,7 +51,7 @@ fn read_tap(payload: &Value, own: &SlackIdentity) -> Option<ChatUpdate> {
     let sender = person(&user["id"], &[&user["team_id"]], own)?;
     let chat = container["channel_id"].as_str()?;
     let message = container["message_ts"].as_str()?;
-    // The payload says it twice; both must be the same message.
+    // The payload names the message twice, and both must agree.
     let is_same = |value: &Value, known: &str| value.is_null() || value == known;
     if !is_same(&payload["channel"]["id"], chat) || !is_same(&payload["message"]["ts"], message) {
         return None;
@@ -70,8 +71,8 @@ fn read_tap(payload: &Value, own: &SlackIdentity) -> Option<ChatUpdate> {
     })
 }
 
-/// What a message shows. Slack marks no message as edited of which only the blocks were replaced, but it
-/// says which blocks it has.
+/// Returns what a message shows. If only the blocks were replaced, Slack does not mark the message
+/// as edited, but it reports the blocks.
 fn shown(message: &Value) -> TappedMessage {
     let is_set = |key: &str| match &message[key] {
         Value::Null => false,
@@ -93,13 +94,14 @@ fn shown(message: &Value) -> TappedMessage {
     TappedMessage::Shows(text)
 }
 
-/// Adds the text below a part of a message. `false` where there is something else than text, such as a
-/// picture. A bare link is Interlock's own: it leads to a page that shows the approval itself.
+/// Adds the text below a part of a message. Returns false if the part contains anything but text,
+/// such as a picture. A bare link is Interlock's own and leads to a page that shows the approval
+/// itself.
 fn add_text(part: &Value, text: &mut String) -> bool {
     match part["type"].as_str() {
         Some("text") => text.push_str(part["text"].as_str().unwrap_or_default()),
         Some("link") if part["text"].is_null() => {}
-        // Slack writes some characters so.
+        // Slack writes some characters as emoji.
         Some("emoji") => {}
         Some("rich_text" | "rich_text_section" | "rich_text_preformatted") => {
             let mut inner = part["elements"].as_array().into_iter().flatten();
@@ -110,14 +112,14 @@ fn add_text(part: &Value, text: &mut String) -> bool {
     true
 }
 
-/// A message that a person typed just now, as plain text.
+/// Reads a message that a person has just typed, as plain text.
 fn read_message(payload: &Value, own: &SlackIdentity) -> Option<ChatUpdate> {
     let event = &payload["event"];
     let is_message = payload["type"] == "event_callback"
         && payload["team_id"] == own.team.as_str()
         && event["type"] == "message";
-    // Edits and all else that is no new message have a subtype; apps, bots and workflows an id, also when
-    // they write in a person's name; shared messages are attachments.
+    // Edits and everything else that is not a new message have a subtype. Apps, bots and workflows
+    // have an id, even if they write in a person's name. Shared messages are attachments.
     let foreign = [
         "subtype",
         "bot_id",
@@ -156,7 +158,7 @@ fn read_message(payload: &Value, own: &SlackIdentity) -> Option<ChatUpdate> {
     })
 }
 
-/// The app's own slash commands. Slack gives those of other apps to these.
+/// Reads the app's own slash commands. Slack sends those of other apps to the other apps.
 fn read_slash_command(payload: &Value, own: &SlackIdentity) -> Option<ChatUpdate> {
     if payload["team_id"] != own.team.as_str() {
         return None;
@@ -177,8 +179,8 @@ fn read_slash_command(payload: &Value, own: &SlackIdentity) -> Option<ChatUpdate
     })
 }
 
-/// Whether the blocks of a message are nothing but typed text. Lists, quotes and code are others, and so
-/// is text in the style of code.
+/// Whether the blocks of a message contain nothing but typed text. Lists, quotes and code are
+/// blocks of other kinds, and text in the style of code does not count either.
 fn is_plain(event: &Value) -> bool {
     let blocks = event["blocks"].as_array().into_iter().flatten();
     blocks.into_iter().all(|block| {
@@ -192,8 +194,8 @@ fn is_plain(event: &Value) -> bool {
     })
 }
 
-/// The text as it was typed, if it is meant for Interlock. Slack writes links and mentions in angle
-/// brackets, and what was typed as these escaped.
+/// Returns the text as it was typed, if it is meant for Interlock. Slack writes links and mentions
+/// in angle brackets, and escapes typed brackets.
 fn for_interlock(text: &str) -> Option<String> {
     if text.contains(['<', '>']) {
         return None;

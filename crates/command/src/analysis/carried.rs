@@ -110,9 +110,6 @@ const RUNNERS: &[(&[&str], &[&str], usize)] = &[
     ),
 ];
 
-/// The verb of a runner is among its first words.
-const MAX_RUNNER_WORDS: usize = 8;
-
 /// Returns where the words of a runner end, and how many operands of its own follow.
 pub(super) fn runner(argv: &[String]) -> Option<(usize, usize)> {
     let name = program_name(argv.first()?);
@@ -121,7 +118,7 @@ pub(super) fn runner(argv: &[String]) -> Option<(usize, usize)> {
         let own = usize::from(name == "repeat");
         return Some((0, own));
     }
-    let words = argv.iter().take(MAX_RUNNER_WORDS).enumerate().skip(1);
+    let words = argv.iter().enumerate().skip(1);
     let mut words = words.filter(|(_, word)| verbs.contains(&word.as_str()));
     words.next().map(|(index, _)| (index, *operands))
 }

@@ -9,7 +9,7 @@ use interlock_wire::{WireError, params};
 
 use crate::handlers::{Context, store_failed, work};
 
-/// The service runs from the start of the gateway on.
+/// The service runs only after the gateway has started.
 fn not_yet() -> WireError {
     WireError::unavailable("the channels of this gateway are not open yet".to_owned())
 }

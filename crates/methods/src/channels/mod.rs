@@ -1,5 +1,6 @@
-//! Chats: what the gateway offers to channels (`ChatDesk`), and the methods that operators call
-//! (`methods`). Calls that come back arrive at the gateway's HTTP. The channels themselves are in `interlock_channels`.
+//! Approvals in chats: the gateway's side of channels (`ChatDesk`), and the methods that operators
+//! call (`methods`). Callbacks of chats arrive at the gateway's HTTP. The channels themselves are
+//! in `interlock_channels`.
 
 mod methods;
 
@@ -19,7 +20,7 @@ use crate::handlers::direct_session;
 
 pub(crate) use methods::{list, test};
 
-/// What the gateway keeps of its channels.
+/// The gateway's state for channels.
 #[derive(Debug)]
 pub struct ChannelHub {
     pub tickets: NtfyTickets,
@@ -43,13 +44,13 @@ impl ChannelHub {
         }
     }
 
-    /// The service, once it runs.
+    /// Returns the service once it runs.
     pub fn service(&self) -> Option<&Arc<ChatService>> {
         self.service.get()
     }
 }
 
-/// Sends, edits and listens until the gateway ends.
+/// Runs the channel service until the gateway ends.
 pub async fn follow(gateway: Arc<Gateway>) {
     let desk = Arc::new(ChatDesk(
         Arc::downgrade(&gateway),
@@ -62,7 +63,7 @@ pub async fn follow(gateway: Arc<Gateway>) {
     let mut changes = gateway.dispatcher.approvals.changes();
     drop(gateway);
     let running = tokio::spawn(Arc::clone(&service).run(stop));
-    // The store says what is to be done; what was missed is found there too.
+    // The store says what is left to do, so that a missed change is found at the next look.
     while let Ok(_) | Err(RecvError::Lagged(_)) = changes.recv().await {
         service.look_now();
     }
@@ -114,7 +115,7 @@ impl ApprovalDesk for ChatDesk {
     }
 
     fn fall_back(&self, id: &str) {
-        // A denial by the fallback is an error there, and what is wanted here.
+        // If the fallback denies, `fall_back` returns an error. A denial is a valid end here.
         let _ = self.1.host.approvals().fall_back(id);
         if let Ok(approval) = self.approval(id)
             && approval.ended.is_some()
@@ -157,7 +158,7 @@ impl ApprovalDesk for ChatDesk {
     }
 }
 
-/// The one function by which channels decide.
+/// Decides for a channel. Channels have no other way to decide.
 pub fn decide(
     gateway: &Gateway,
     decision: ChatDecision<'_>,

@@ -1,4 +1,4 @@
-//! Pages of pending approvals by filter, and the receipts of one approval.
+//! Pages of pending approvals by filter, and the deliveries of one approval.
 
 use interlock_approvals::{PendingCursor, PendingCursorInvalid, summary_to_send};
 use interlock_command::display::Secrets;
@@ -9,10 +9,10 @@ use interlock_wire::params::{self, ApprovalPageFilter};
 
 use super::{Context, approvals_unavailable, find_approval, work};
 
-/// Approvals of one page, where the caller does not say.
+/// Approvals on one page if the caller names no limit.
 const PAGE: usize = 100;
 
-/// `exec.approval.page`. A row of a list is no prompt: nothing counts as shown by it.
+/// `exec.approval.page`. A row of a list is not a prompt, so it does not count as shown.
 pub(super) async fn page(
     context: Context<'_>,
     asked: params::ExecApprovalPage,
@@ -66,7 +66,7 @@ fn fits(row: &ApprovalSummary, filter: &ApprovalPageFilter) -> bool {
         && is(&filter.host, row.node.as_deref().unwrap_or(&row.host))
 }
 
-/// Behind which approval a page begins.
+/// The approval behind which a page begins.
 struct FilteredCursor {
     expires_at_ms: i64,
     id: String,
@@ -81,8 +81,9 @@ impl FilteredCursor {
         })
     }
 
-    /// The approval itself may have been decided meanwhile: then those that expire at the same time or
-    /// later follow, so that none is left out.
+    /// Returns the index at which the page begins. If the cursor's own approval has been decided
+    /// meanwhile, the page begins with the approvals that expire at the same time or later, so that
+    /// none is left out.
     fn place(&self, all: &[ApprovalSummary]) -> usize {
         let own = all.iter().position(|row| row.id == self.id);
         own.map_or_else(

@@ -1,4 +1,5 @@
-//! Approvals in the form of newer clients: `approval.*`, and the grants that decisions left behind.
+//! `approval.*`: approvals in the form that newer clients use, and the grants that decisions
+//! created.
 
 use std::sync::Arc;
 
@@ -20,20 +21,20 @@ use super::approvals::{check_shown, decision, details, find, may_see, refused, t
 use super::{Context, approvals_unavailable, store_failed, work};
 use crate::gateway::Gateway;
 
-/// The only kind of approvals that this gateway has.
+/// The only kind of approvals of this gateway.
 const EXEC: &str = "exec";
 
-/// The limit of the text beside a command.
+/// The limit of the text that is shown beside a command.
 const TEXT_BYTES: usize = 16 * 1024;
 
-/// How many a page has where the client does not say.
+/// Entries on one page if the client names no limit.
 const PAGE: u64 = 50;
 const GRANTS: u64 = 200;
 
-/// The longest command of a grant in a list.
+/// The longest command that a list shows of a grant.
 const GRANT_CHARS: usize = 512;
 
-/// Pending approvals of kinds that this gateway does not have.
+/// Lists the pending approvals of kinds that this gateway does not have.
 pub(super) fn none() -> Vec<ApprovalListed> {
     Vec::new()
 }
@@ -54,8 +55,8 @@ pub(super) async fn get(
     .await
 }
 
-/// Decides as `exec.approval.resolve` does. Unlike the reference, which takes a decision that it cannot
-/// read for a denial, this refuses it: nothing is decided by a mistake.
+/// Decides as `exec.approval.resolve` does. The reference takes a decision that it cannot read for
+/// a denial. This gateway refuses it, so that a mistake decides nothing.
 pub(super) async fn resolve(
     context: Context<'_>,
     params: params::ApprovalResolve,
@@ -84,7 +85,7 @@ pub(super) async fn resolve(
                 .dispatcher
                 .hub
                 .was_read_by_program(&client, &approval.id);
-        // Nothing here carries a ticket: a page decides by `exec.approval.resolve`.
+        // No caller of this method has a ticket: pages decide by `exec.approval.resolve`.
         check_shown(gateway, &client, (&approval, was_shown), decision, None)?;
         decide(gateway, &client, approval, decision)
     })
@@ -111,7 +112,7 @@ fn decide(
     let stored = match stored {
         Ok(stored) => stored,
         Err(error) => {
-            // Another approver may have been quicker: then that decision is the answer.
+            // If another approver was quicker, the answer is that approver's decision.
             let now = find(gateway, &approval.id)?;
             return match now.ended {
                 Some(_) => Ok(settled(false, &now)),
@@ -155,7 +156,7 @@ pub(super) async fn history(
             .ended_approvals(before, limit);
         let page = page.map_err(store_failed)?;
         let items = page.ids.iter().filter_map(|id| {
-            // What cannot be read is no reason to hide the rest.
+            // An approval that cannot be read must not hide the others.
             let approval = find(gateway, id).ok()?;
             may_see(&client, &approval).then(|| snapshot(&approval))
         });
@@ -196,7 +197,8 @@ pub(super) async fn revoke_grant(
         let grants = approvals
             .grants()
             .map_err(|error| approvals_unavailable(&error))?;
-        // By the whole id: a program does not mean another grant that begins so.
+        // The whole id must match, so that a program cannot revoke another grant with the same
+        // prefix.
         let is_there = grants.iter().any(|grant| grant.id == params.grant_id);
         let outcome = if is_there {
             let revoked = approvals.revoke_grant(&params.grant_id, client.name(), gateway.outside);
@@ -215,7 +217,7 @@ pub(super) async fn revoke_grant(
     .await
 }
 
-/// An approval that the client may know of.
+/// Returns an approval that the client may see.
 fn visible(gateway: &Gateway, client: &Client, id: &str) -> Result<PendingApproval, WireError> {
     let approval = find(gateway, id).map_err(|error| match error.code.as_str() {
         "INVALID_REQUEST" => refusal::APPROVAL_RECORD_NOT_FOUND.error(),
@@ -235,7 +237,7 @@ fn settled(applied: bool, approval: &PendingApproval) -> ApprovalSettled {
     }
 }
 
-/// An approval with the properties that belong to its state.
+/// Returns an approval with the properties that belong to its state.
 fn snapshot(approval: &PendingApproval) -> ApprovalSnapshot {
     let pending = ApprovalSnapshot {
         id: approval.id.clone(),
@@ -273,7 +275,7 @@ fn snapshot(approval: &PendingApproval) -> ApprovalSnapshot {
     }
 }
 
-/// How an approval ended, in the words that clients know.
+/// Returns how an approval ended, in the words that clients know.
 fn outcome(ended: &ApprovalEnd) -> (ApprovalStatus, &'static str) {
     match ended.ending {
         ApprovalEnding::Decision(ApprovalDecision::Deny) => (ApprovalStatus::Denied, "user"),
@@ -286,7 +288,8 @@ fn outcome(ended: &ApprovalEnd) -> (ApprovalStatus, &'static str) {
     }
 }
 
-/// A grant for a conversation has no word that every client knows: it allows this run.
+/// Not every client knows a word for a grant for a conversation. It is reported as allowing this
+/// run.
 fn known_decision(word: DecisionWord) -> DecisionWord {
     if word == DecisionWord::ALLOW_SESSION {
         DecisionWord::ALLOW_ONCE
@@ -295,7 +298,8 @@ fn known_decision(word: DecisionWord) -> DecisionWord {
     }
 }
 
-/// All that an approver should read: clients of this form show the command and the text beside it.
+/// Returns everything that an approver should read. Clients of this form show the command and the
+/// text beside it.
 fn presentation(approval: &PendingApproval) -> ApprovalPresentation {
     let details = details(approval);
     let view = approval.view.bounded(TEXT_BYTES);

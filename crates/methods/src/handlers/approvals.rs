@@ -1,4 +1,4 @@
-//! Approvals: showing, deciding.
+//! `exec.approval.*`: shows approvals and takes decisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,16 +28,17 @@ use serde_json::{Value, json};
 use super::{Context, approvals_unavailable, work};
 use crate::gateway::Gateway;
 
-/// The limit of each text in an event or a list. `exec.approval.get` opens the rest.
+/// The limit of each text in an event or a list. `exec.approval.get` returns the rest.
 const EVENT_BYTES: usize = 16 * 1024;
-/// The limit of each text where one approval is read.
+/// The limit of each text when a client reads one approval.
 const OPENED_BYTES: usize = 512 * 1024;
 
-/// Approvals of one page, where the caller does not say.
+/// Approvals on one page if the caller names no limit.
 const PAGE: usize = 500;
 
-/// Notifies operators of an approval or its decision, whichever process asked or decided. With the
-/// time of its end, it is a question that is over: later connections have nothing to decide.
+/// Notifies operators of an approval or its decision, whichever process created or decided it. If
+/// `ended_at_ms` is given, the approval is over: clients that connected later have nothing to
+/// decide.
 pub(crate) fn show(hub: &Hub, approval: &PendingApproval, ended_at_ms: Option<i64>) {
     if hub.count() == 0 {
         return;
@@ -48,7 +49,8 @@ pub(crate) fn show(hub: &Hub, approval: &PendingApproval, ended_at_ms: Option<i6
     }
 }
 
-/// To every client that may decide, except for the one that asks and those that came after its end.
+/// Notifies every client that may decide, except the requester and clients that connected after the
+/// approval ended.
 fn tell_question(hub: &Hub, approval: &PendingApproval, ended_at_ms: i64) {
     let Ok(event) = Event::new(event::EXEC_APPROVAL_REQUESTED, &requested(approval)) else {
         return;
@@ -65,14 +67,14 @@ fn tell_question(hub: &Hub, approval: &PendingApproval, ended_at_ms: i64) {
     }
 }
 
-/// Clients that can show approvals: pages of the Control UI, and all others.
+/// Returns the clients that can show approvals: pages of the Control UI, and all others.
 fn approvers(hub: &Hub) -> (Vec<Arc<Client>>, Vec<Arc<Client>>) {
     let all = hub.approvers("").into_iter();
     all.partition(|client| client.topics.has_page())
 }
 
-/// To every client that may decide, and to the one that asked; not to those that came after it, unless
-/// they were shown the approval.
+/// Notifies every client that may decide, and the requester. Clients that connected after the end
+/// are notified only if they were shown the approval.
 fn tell_end(hub: &Hub, approval: &PendingApproval, ended: &ApprovalEnd) {
     let resolved = ApprovalResolved {
         id: approval.id.clone(),
@@ -95,7 +97,7 @@ fn tell_end(hub: &Hub, approval: &PendingApproval, ended: &ApprovalEnd) {
     }
 }
 
-/// What was decided, in the words of the protocol. Expiry is no decision.
+/// Returns the decision in the words of the protocol. Expiry is not a decision.
 pub(super) fn decision(ending: ApprovalEnding) -> Option<DecisionWord> {
     match ending {
         ApprovalEnding::Decision(ApprovalDecision::Lease(_)) | ApprovalEnding::FallbackAllow => {
@@ -120,9 +122,9 @@ fn requested(approval: &PendingApproval) -> ApprovalRequested {
     }
 }
 
-/// A question as clients know it: what another host said, or what this one found.
+/// Returns an approval as clients know it: as another host described it, or as this host found it.
 pub(super) fn details(approval: &PendingApproval) -> ApprovalDetails {
-    // A lease has no word that every client knows.
+    // Not every client knows a word for a lease.
     let word = |decision: &ApprovalDecision| DecisionWord::parse(decision.as_str());
     let allowed: Vec<DecisionWord> = approval.offered.iter().filter_map(word).collect();
     let remote = approval.remote.as_ref();
@@ -138,7 +140,7 @@ pub(super) fn details(approval: &PendingApproval) -> ApprovalDetails {
     let mut warnings = vec![format!("{}: {}", approval.binding, approval.binding_reason)];
     warnings.extend(approval.reasons.iter().cloned());
     let mut command = approval.command.text.clone();
-    // Clients show the command, and a patch is read by what it changes.
+    // Clients show the command, and an approver judges a patch by its changes.
     if let ("patch", Some(diff)) = (approval.binding.as_str(), &approval.diff) {
         command = format!("{command}\n{}", diff.text);
     }
@@ -167,7 +169,7 @@ pub(super) fn details(approval: &PendingApproval) -> ApprovalDetails {
     details
 }
 
-/// Where programs stand in a command, in the units of JavaScript texts.
+/// Returns where programs stand in a command, counted in the units of JavaScript strings.
 fn program_spans(command: &str) -> Vec<params::CommandSpan> {
     let units = |bytes: usize| command[..bytes].encode_utf16().count() as u64;
     let programs = highlight(command).into_iter();
@@ -179,14 +181,14 @@ fn program_spans(command: &str) -> Vec<params::CommandSpan> {
     spans.collect()
 }
 
-/// The whole view, for surfaces of any make.
+/// Adds the whole view, so that every kind of surface can show it.
 fn add_view(details: &mut ApprovalDetails, approval: &PendingApproval) {
     let view = approval.view.bounded(EVENT_BYTES);
     details.view = serde_json::to_value(&view).ok();
     details.view_text = Some(view.text(ViewDetail::Whole, ""));
 }
 
-/// How an approval stands.
+/// Returns the state of an approval.
 pub(super) async fn decided(context: Context<'_>, id: &str) -> Result<ApprovalDecided, WireError> {
     let id = id.to_owned();
     work(context, move |gateway| {
@@ -217,7 +219,7 @@ pub(crate) fn find_with(
 ) -> Result<PendingApproval, WireError> {
     match gateway.dispatcher.host.approvals().approval(id, secrets) {
         Ok(approval) => Ok(approval),
-        // It may be shown already, and not be written yet.
+        // An approval may be shown before it is written to the store.
         Err(ApprovalRefusal::State(RulesError::Store(StoreError::Approval(_)))) => {
             let shown = gateway.dispatcher.approvals.pending(id);
             shown.map(Arc::unwrap_or_clone).ok_or_else(not_found)
@@ -240,8 +242,8 @@ fn not_found() -> WireError {
         .with("remediation", "list what waits: exec.approval.list")
 }
 
-/// Whether a client may know of an approval: administrators and approvers know of all, other
-/// clients of what they asked themselves.
+/// Whether a client may see an approval. Administrators and approvers see all, other clients see
+/// what they asked themselves.
 pub(super) fn may_see(client: &Client, approval: &PendingApproval) -> bool {
     client.scopes.allow(OperatorScope::Approvals) || client.surface() == approval.requester
 }
@@ -257,7 +259,7 @@ pub(super) async fn wait_decision(
     .await?;
     let waiting = context.gateway.dispatcher.approvals.wait_for(&approval.id);
     let left = time(approval.expires_at_ms).saturating_sub(now_ms()) + 2_000;
-    // Decided before we listened, perhaps.
+    // The approval may have been decided before this call began to listen.
     let answer = decided(context, &approval.id).await?;
     if approval.ended.is_some() || answer.decision.is_some() {
         return Ok(answer);
@@ -266,8 +268,8 @@ pub(super) async fn wait_decision(
     decided(context, &approval.id).await
 }
 
-/// `exec.approval.list`: all that wait, the one that expires first in front; or a page of them, with
-/// their number and the place where the next page begins.
+/// `exec.approval.list`: all pending approvals, the first to expire in front. A page of them comes
+/// with their number and the cursor of the next page.
 pub(super) async fn list(
     context: Context<'_>,
     asked: params::ExecApprovalList,
@@ -288,7 +290,7 @@ pub(super) async fn list(
             .pending_page(after, limit.unwrap_or(PAGE))
             .map_err(|error| approvals_unavailable(&error))?;
         let rows: Value = if is_summary {
-            // A row of a list is no prompt: nothing counts as shown by this.
+            // A row of a list is not a prompt, so it does not count as shown.
             page.approvals.iter().map(summary_to_send).collect()
         } else {
             let listed = page.approvals.iter();
@@ -304,7 +306,7 @@ pub(super) async fn list(
     .await
 }
 
-/// The bare list of all of them, as foreign clients know it.
+/// Returns the bare list of all pending approvals, as foreign clients expect it.
 async fn list_all(context: Context<'_>) -> Result<ApprovalListing, WireError> {
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
@@ -319,8 +321,8 @@ async fn list_all(context: Context<'_>) -> Result<ApprovalListing, WireError> {
     .await
 }
 
-/// One approval for a list, which counts as shown to the client by that. What cannot be read is no
-/// reason to hide the rest.
+/// Returns one approval for a list, and marks it as shown to the client. An approval that cannot be
+/// read must not hide the others.
 fn show_listed(gateway: &Gateway, client: &Client, id: &str) -> Option<ApprovalListed> {
     let approval = gateway
         .dispatcher
@@ -467,8 +469,8 @@ pub(super) async fn resolve(
     .await
 }
 
-/// An approver decides about what was shown, and nothing else. A page allows by a ticket, which it gets
-/// with the whole view, and may deny from its list.
+/// Refuses a decision about anything that the approver was not shown. A page allows with a ticket,
+/// which it receives with the whole view, and may deny from its list without one.
 pub(super) fn check_shown(
     gateway: &Gateway,
     client: &Client,
@@ -495,7 +497,7 @@ pub(super) fn check_shown(
     Ok(())
 }
 
-/// Decides several approvals. Each is decided by itself, and a refusal of one leaves the others alone.
+/// Decides several approvals, each by itself. If one is refused, the others are still decided.
 pub(super) async fn resolve_many(
     context: Context<'_>,
     params: params::ExecApprovalResolveMany,

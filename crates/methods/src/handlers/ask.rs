@@ -1,4 +1,5 @@
-//! `exec.approval.request`: a question of another host, or of a client that runs things by itself.
+//! `exec.approval.request`: approvals for other hosts, and for clients that run commands
+//! themselves.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,10 +22,11 @@ use super::approvals::{decided, standing, unreadable};
 use super::{Context, read, work};
 use crate::gateway::Gateway;
 
-/// The longest that a client may let people take.
+/// The longest time that a client may give approvers for their decision.
 const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Asks, and answers when it is decided. None where that answer was sent already.
+/// Requests an approval and answers with its decision. Returns `None` if that answer was already
+/// sent.
 pub(super) async fn request(
     context: Context<'_>,
     request: &Request,
@@ -43,27 +45,28 @@ pub(super) async fn request(
     }
 }
 
-/// A question that was put down.
+/// An approval that was stored.
 struct AskedApproval {
     accepted: ApprovalAccepted,
     expires_in_ms: u64,
-    /// An approver's client got it.
+    /// Whether the client of an approver received it.
     is_shown: bool,
 }
 
-/// What a client is answered, in this order: that its question was put down, where it wants to know, and
-/// how it ended. Each is sent by the thread that knows, which may be the one that decides.
+/// The answers that a client receives, in this order: that its approval was stored, if it wants to
+/// know, and how it ended. The thread that learns either sends it, which may be the thread that
+/// decides.
 struct Answers {
     client: Arc<Client>,
     request: String,
     answered: Mutex<AskAnswer>,
-    /// Notified when the end is known and was sent as far as possible.
+    /// Notified when the end is known and its answer was sent, if it could be.
     until_ended: Notify,
 }
 
 enum AskAnswer {
     Nothing,
-    /// Nothing yet, though it has ended.
+    /// Nothing was sent yet, but the approval has ended.
     NothingYet(EndedApproval),
     Accepted,
     All,
@@ -79,7 +82,7 @@ impl Answers {
         })
     }
 
-    /// It is on the disk. Said to the client if this is given.
+    /// Marks the approval as stored on disk. If `accepted` is given, it is sent to the client.
     fn accept(&self, accepted: Option<&ApprovalAccepted>) {
         let mut answered = self.answered();
         if let Some(accepted) = accepted {
@@ -106,7 +109,8 @@ impl Answers {
         }
     }
 
-    /// One that cannot be read is left to who waits for it.
+    /// Sends how the approval ended. An approval that cannot be read is left to the task that waits
+    /// for it.
     fn answer_end(&self, ended: EndedApproval) -> AskAnswer {
         let Some(approval) = ended else {
             return AskAnswer::Accepted;
@@ -117,7 +121,7 @@ impl Answers {
         AskAnswer::All
     }
 
-    /// What was sent so far; no more is sent.
+    /// Returns what was sent so far, and prevents that more is sent.
     fn close(&self) -> AskAnswer {
         std::mem::replace(&mut *self.answered(), AskAnswer::All)
     }
@@ -206,8 +210,8 @@ async fn ask(
     .await
 }
 
-/// Stores a question, and shows it to approvers while it is being written: their decision waits for
-/// that. Returns its id.
+/// Stores an approval and returns its id. Approvers see it while it is being written, and their
+/// decision waits until it is written.
 fn put_down(
     gateway: &Gateway,
     question: &RemoteApproval<'_>,
@@ -248,7 +252,7 @@ fn put_down(
     }
 }
 
-/// There is no approver to ask.
+/// Ends an approval for which no approver is reachable.
 async fn withdraw(
     context: Context<'_>,
     asked: AskedApproval,
@@ -277,7 +281,8 @@ fn check_id(id: &str) -> Result<(), WireError> {
         && id
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':'));
-    // Approvers name approvals by short ids: no id may look like that of another approval.
+    // Approvers name approvals by short ids, so no id may look like the short id of another
+    // approval.
     let is_short_id = id.len() == 5 && id.bytes().all(|byte| byte.is_ascii_alphabetic());
     if fits && !is_short_id {
         return Ok(());

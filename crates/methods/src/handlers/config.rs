@@ -1,5 +1,5 @@
-//! The config, read and written from afar. Comments stay, mistakes have a line and a column, and
-//! secrets are never shown.
+//! `config.*`: reads and writes the config remotely. Comments are preserved, errors have a line and
+//! a column, and secrets are never shown.
 
 use std::time::Instant;
 
@@ -22,10 +22,10 @@ use crate::config_secrets::{self, NothingBehind};
 use crate::gateway::Gateway;
 use crate::limit;
 
-/// Keys in one record.
+/// The most keys that one audit record names.
 const MOST_KEYS: usize = 100;
 
-/// What only a new start of the gateway follows.
+/// Keys whose changes take effect only when the gateway starts again.
 const AT_START: &[&str] = &[
     "gateway.port",
     "gateway.bind",
@@ -59,8 +59,8 @@ pub(crate) async fn get(
                     ..snapshot
                 })
             }
-            // What cannot be read cannot be searched for secrets either. The last good one is in
-            // force.
+            // A config that cannot be parsed cannot be searched for secrets either, so its text is
+            // not shown. The last valid config is in force.
             Err(error) => {
                 let in_force = gateway
                     .dispatcher
@@ -79,7 +79,7 @@ pub(crate) async fn get(
     .await
 }
 
-/// `config.set`: the whole text.
+/// `config.set`: replaces the whole text.
 pub(super) async fn set(
     context: Context<'_>,
     asked: params::ConfigSet,
@@ -94,7 +94,7 @@ pub(super) async fn set(
     .await
 }
 
-/// `config.patch`: a value is set, null takes one away, objects are merged.
+/// `config.patch`: sets values, removes those that are null, and merges objects.
 pub(super) async fn patch(
     context: Context<'_>,
     asked: params::ConfigPatch,
@@ -124,7 +124,7 @@ pub(super) fn schema(context: Context<'_>, _params: params::ConfigSchema) -> Con
     }
 }
 
-/// Why nothing was written.
+/// Why the config was not written.
 #[derive(Debug, thiserror::Error)]
 enum ConfigFailure {
     #[error(transparent)]
@@ -155,7 +155,7 @@ impl From<ConfigFailure> for WireError {
     }
 }
 
-/// A new text made of the old one, and the keys that differ.
+/// A new text made from the old one, and the keys that differ.
 type Made = Result<(Json5Text, Vec<String>), ConfigFailure>;
 
 /// Replaces the config by an edited one, unless another writer was faster.
@@ -171,7 +171,7 @@ async fn write(
         let exists = path.exists();
         let mut refused: Option<WireError> = None;
         let mut keys = Vec::new();
-        // All of it under the lock of the file.
+        // The hash is compared and the file is written under the same lock.
         let edited = ConfigFile::edit(path, |text| {
             let present = hash(text.text());
             let change = || -> Result<(), WireError> {
@@ -183,7 +183,8 @@ async fn write(
                     _ => {}
                 }
                 let (new, changed) = make(text)?;
-                // Before it replaces the old one, so that its mistakes are reported as such.
+                // Parsing the new text before it replaces the old one lets the method report its
+                // errors.
                 Config::from_text(&new).map_err(ConfigFailure::Invalid)?;
                 if let Some((key, what)) = local_change(text, &new) {
                     return Err(ConfigFailure::LocalOnly { key, what }.into());
@@ -192,7 +193,7 @@ async fn write(
                 keys = changed;
                 Ok(())
             };
-            // An error of this method: nothing is changed, and so nothing written.
+            // On such an error the text is unchanged, and so nothing is written.
             refused = change().err();
             Ok(())
         });
@@ -211,8 +212,9 @@ async fn write(
     .await
 }
 
-/// The first key that differs and must not be changed over the wire, with the reason: a client that
-/// could set such a key could run programs without a judgment, or with the rights of the service.
+/// Returns the first key that differs and must not be changed over the wire, with the reason. A
+/// client that could set such a key could run programs without a judgment, or with the rights of
+/// the service.
 fn local_change(old: &Json5Text, new: &Json5Text) -> Option<(&'static str, &'static str)> {
     let (old, new) = (old.value(), new.value());
     let wake = |config: &Value| config.pointer("/gateway/wake/command").cloned();
@@ -237,7 +239,7 @@ fn local_change(old: &Json5Text, new: &Json5Text) -> Option<(&'static str, &'sta
     (run_users(&old) != run_users(&new)).then_some(("tools.exec.runAs", what))
 }
 
-/// The users of all agents' runs, in the order of the agents.
+/// Returns the users under which all agents' runs run, in the order of the agents.
 fn run_users(config: &Value) -> Vec<(Option<Value>, Option<Value>)> {
     let user = |scope: &Value| scope.pointer("/tools/exec/runAs").cloned();
     let listed = config.pointer("/agents/list").and_then(Value::as_array);
@@ -251,7 +253,7 @@ fn run_users(config: &Value) -> Vec<(Option<Value>, Option<Value>)> {
 }
 
 fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> ConfigWritten {
-    // Or all of an object with such a key.
+    // A change of an object that contains such a key counts too.
     let is_at_start = |key: &&str| {
         let around = format!("{key}.");
         let mut known = AT_START.iter();
@@ -267,7 +269,7 @@ fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> ConfigWritten
     }
 }
 
-/// Three changes in a minute, for one client.
+/// Allows each client three changes in a minute.
 fn limited(context: Context<'_>, method: &str) -> Result<(), WireError> {
     let client = context.client;
     let who = match (&client.device, client.address) {
@@ -288,7 +290,7 @@ fn limited(context: Context<'_>, method: &str) -> Result<(), WireError> {
     })
 }
 
-/// Sets the values of a patch one by one, so that everything else stays as it is written.
+/// Sets the values of a patch one by one, so that the rest of the text stays as it is written.
 fn merge(
     text: &mut Json5Text,
     at: &KeyPath,
@@ -320,7 +322,7 @@ fn merge(
     Ok(())
 }
 
-/// The keys of all that has no keys of its own.
+/// Names the keys of all values that have no keys of their own.
 fn name_leaves(at: &KeyPath, value: &Value, keys: &mut Vec<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -332,7 +334,7 @@ fn name_leaves(at: &KeyPath, value: &Value, keys: &mut Vec<String>) {
     }
 }
 
-/// There is nothing to take away where nothing is yet.
+/// Removes the nulls from a value that is new, where they have nothing to remove.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -346,7 +348,7 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// The keys whose values differ, two levels deep: enough for a record.
+/// Returns the keys whose values differ, two levels deep, which is enough for an audit record.
 fn different(before: &Value, after: &Value) -> Vec<String> {
     let mut keys = Vec::new();
     let top = |value: &Value| value.as_object().cloned().unwrap_or_default();
@@ -381,7 +383,7 @@ fn invalid(error: &ConfigError) -> WireError {
     wire.with("code", error.code())
 }
 
-/// Every problem with its place.
+/// Lists every problem with its position.
 fn issues(error: &ConfigError) -> Vec<ConfigIssue> {
     match error {
         ConfigError::Invalid(Diagnostics(problems)) => problems

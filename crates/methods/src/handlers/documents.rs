@@ -46,7 +46,7 @@ pub(super) async fn set(
     .await
 }
 
-/// The document as clients get it.
+/// Returns the document as clients receive it.
 fn snapshot(gateway: &Gateway) -> Result<ApprovalsDocument, WireError> {
     let shown = gateway.dispatcher.host.rules().shown_document();
     let (file, stored) = shown.map_err(|error| unavailable(&error.into()))?;
@@ -59,7 +59,8 @@ fn snapshot(gateway: &Gateway) -> Result<ApprovalsDocument, WireError> {
     })
 }
 
-/// The entries whose pattern names one file that is not there: what they allow cannot run any more.
+/// Returns the entries whose pattern names a single file that does not exist. Such entries allow
+/// nothing any more.
 fn gone_entries(gateway: &Gateway, file: &Value) -> Vec<String> {
     let home = gateway.dispatcher.host.home();
     let agents = file.get("agents").and_then(Value::as_object);
@@ -72,7 +73,7 @@ fn gone_entries(gateway: &Gateway, file: &Value) -> Vec<String> {
             _ => pattern.to_owned(),
         };
         let is_one_file = path.starts_with('/') && !path.contains(['*', '?', '[', '{', '$']);
-        // What cannot be looked at may be there.
+        // A file whose existence cannot be checked counts as present.
         let is_gone = is_one_file && matches!(std::fs::exists(&path), Ok(false));
         let id = entry.get("id")?.as_str()?;
         is_gone.then(|| id.to_owned())

@@ -1,6 +1,7 @@
-//! The methods that clients can call, and the events that they get.
+//! The methods that clients can call, and the events that they receive.
 //!
-//! Who may call what is settled before a request gets here (`interlock_wire::method`).
+//! Whether a client may call a method is decided before a request gets here
+//! (`interlock_wire::method`).
 
 mod approval_pages;
 mod approval_records;
@@ -52,23 +53,23 @@ pub(crate) use sandbox::scopes as sandbox_scopes;
 pub(crate) use sessions::direct_session;
 pub(crate) use system::{audit_head, audit_search, logs, status};
 
-/// Presence is published at most so often, however many clients come and go.
+/// The shortest time between two presence events, however many clients come and go.
 const PRESENCE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a connection may outlive the token that it came with.
+/// How long a connection may outlive the token with which it connected.
 const REVOCATION_LOOK: Duration = Duration::from_secs(2);
 
-/// Clients that presence names at most.
+/// The most clients that presence names.
 const MAX_PRESENCE: usize = 200;
 
-/// Who calls.
+/// The gateway and the client of one call.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     pub gateway: &'a Arc<Gateway>,
     pub client: &'a Arc<Client>,
 }
 
-/// Calls that last as long as another party needs.
+/// Methods whose calls last until another party acts.
 const WAITING: &[&str] = &[
     "exec.approval.request",
     "exec.approval.waitDecision",
@@ -76,12 +77,12 @@ const WAITING: &[&str] = &[
     "tools.invoke",
 ];
 
-/// Whether a call mostly waits.
+/// Whether a call mostly waits for another party.
 pub fn waits(method: &str) -> bool {
     WAITING.contains(&method)
 }
 
-/// Has the handler of a method answer a request. Each row ties the parameters, which name the
+/// Passes a request to the handler of its method. Each row ties the parameters, which name the
 /// method and its result, to a handler of exactly these types.
 macro_rules! dispatch {
     ($context:expr, $request:expr, {
@@ -114,7 +115,7 @@ where
     respond(request, result)
 }
 
-/// A handler that answers at once.
+/// Wraps a handler that answers without waiting.
 fn now<'a, P: Params>(
     handler: impl FnOnce(Context<'a>, P) -> Result<P::Answer, WireError>,
 ) -> impl FnOnce(Context<'a>, P) -> Ready<Result<P::Answer, WireError>> {
@@ -128,7 +129,7 @@ fn respond<T: Serialize>(request: &Request, result: Result<T, WireError>) -> Res
     }
 }
 
-/// Answers a request. None where the answer was sent already.
+/// Answers a request. Returns `None` if the answer was already sent.
 pub async fn call(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
@@ -233,7 +234,7 @@ pub async fn call(
     Some(response)
 }
 
-/// A method whose handler may send the answer by itself: then there is none here.
+/// Calls a method whose handler may send the answer itself. Returns `None` in that case.
 async fn call_self_answering(context: Context<'_>, request: &Request) -> Option<Response> {
     match request.method.as_str() {
         params::ExecApprovalRequest::METHOD => {
@@ -250,7 +251,7 @@ pub fn read<P: Params>(request: &Request) -> Result<P, WireError> {
     request.read()
 }
 
-/// Work on the store, off the threads that serve connections.
+/// Runs work on the store outside the threads that serve connections.
 pub async fn work<T: Send + 'static>(
     context: Context<'_>,
     work: impl FnOnce(&Gateway) -> Result<T, WireError> + Send + 'static,
@@ -266,7 +267,7 @@ pub fn approvals_unavailable(error: &RulesError) -> WireError {
     WireError::unavailable(error.to_string()).with("code", error.code())
 }
 
-/// A client was welcomed.
+/// Runs when a client was welcomed.
 pub async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     gateway.dispatcher.presence_changed();
     if client.role == Role::Node {
@@ -279,7 +280,7 @@ pub async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     }
 }
 
-/// A client has gone.
+/// Runs when a client has disconnected.
 pub async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     gateway.subscriptions.remove_all(client);
     gateway.dispatcher.presence_changed();
@@ -288,8 +289,8 @@ pub async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     }
 }
 
-/// Signs of life, and who is there, until the gateway ends. Who gives none is given up where its
-/// messages are read.
+/// Sends ticks, pings and presence until the gateway ends. The reader of a connection drops clients
+/// that stop answering.
 pub async fn beat(gateway: Arc<Gateway>) {
     let tick = Duration::from_millis(gateway.tick_ms);
     let mut ticks = tokio::time::interval(tick);
@@ -316,7 +317,7 @@ pub async fn beat(gateway: Arc<Gateway>) {
     }
 }
 
-/// Ends the connections that came with a token that is revoked now.
+/// Closes the connections whose token has been revoked.
 async fn end_revoked(gateway: &Arc<Gateway>) {
     let clients = gateway.dispatcher.hub.all();
     if clients.iter().all(|client| client.token_id.is_none()) {
@@ -339,7 +340,7 @@ async fn end_revoked(gateway: &Arc<Gateway>) {
     }
 }
 
-/// Tells a client that the gateway goes, before its connection is closed.
+/// Notifies a client that the gateway stops, before its connection is closed.
 pub fn say_goodbye(gateway: &Gateway, client: &Client) {
     let shutdown = Shutdown {
         reason: "gateway stopping".to_owned(),
@@ -361,7 +362,7 @@ pub fn health(gateway: &Gateway) -> HealthReport {
     }
 }
 
-/// Who is connected, the newest first.
+/// Lists the connected clients, the newest first.
 pub fn presence(gateway: &Gateway) -> Vec<ClientPresence> {
     let mut clients = gateway.dispatcher.hub.all();
     clients.sort_by_key(|client| std::cmp::Reverse(client.connected_at_ms));

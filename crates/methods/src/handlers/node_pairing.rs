@@ -1,4 +1,5 @@
-//! Which commands of a node may be used: who waits, and who decides.
+//! `node.pair.*`: the commands of a node that may be used, the pending requests, and their
+//! decisions.
 
 use interlock_dispatch::nodes::known::refresh;
 use interlock_dispatch::nodes::registry::{self, ApprovedNode};
@@ -33,7 +34,7 @@ pub(crate) async fn list(
     .await
 }
 
-/// A node as operators see it.
+/// Returns a node as operators see it.
 fn shown(node: PairedNode) -> PairedNodeEntry {
     PairedNodeEntry {
         node_id: node.node_id,
@@ -52,7 +53,7 @@ fn shown(node: PairedNode) -> PairedNodeEntry {
     }
 }
 
-/// Lets commands of a node be used, from now on and on the connection that it has.
+/// Approves commands of a node, with immediate effect on its present connection.
 pub(super) async fn approve(
     context: Context<'_>,
     params: params::NodePairApprove,
@@ -115,8 +116,8 @@ pub(super) async fn approve(
     .await
 }
 
-/// All that the request names, and nothing of before: what a node no longer says is not approved
-/// any more.
+/// Approves exactly the commands that the request names. A command that the node no longer declares
+/// loses its approval.
 fn approved(known: Option<PairedNode>, waiting: PairingRequest, now: u64) -> PairedNode {
     let known = known.unwrap_or_else(|| PairedNode {
         created_at_ms: now,
@@ -124,7 +125,7 @@ fn approved(known: Option<PairedNode>, waiting: PairingRequest, now: u64) -> Pai
     });
     PairedNode {
         node_id: waiting.device_id,
-        // A name that an operator gave it stays.
+        // A name that an operator gave the node stays.
         display_name: known.display_name.or(waiting.display_name),
         platform: waiting.platform,
         version: waiting.version,
@@ -174,7 +175,7 @@ pub(super) async fn reject(
     .await
 }
 
-/// Takes the approval back, also from a connection that is there.
+/// Revokes the approval of a node, with immediate effect on its present connection.
 pub(super) async fn remove(
     context: Context<'_>,
     params: params::NodePairRemove,
@@ -219,7 +220,7 @@ pub(super) async fn remove(
     Ok(answer)
 }
 
-/// Asks for a node that does not ask itself.
+/// Requests pairing for a node that does not request it itself.
 pub(super) async fn request(
     context: Context<'_>,
     params: params::NodePairRequest,
@@ -244,7 +245,7 @@ pub(super) async fn request(
         let store = gateway.dispatcher.host.store();
         let most_requests = gateway.dispatcher.limits.pairing_requests;
         let asked = store.change(|change| {
-            // What a connected node asks for itself is not replaced by what others say of it.
+            // A request by the connected node itself is never replaced by what others say about it.
             match change.pairing_request_of(Pairing::Node, &wanted.device_id)? {
                 Some(waiting) => Ok((registry::requested(&waiting), false)),
                 None => Ok((registry::ask(change, wanted, most_requests)?, true)),

@@ -1,4 +1,4 @@
-//! `node.presence.alive`: a node of the reference says that it is there, and why.
+//! `node.presence.alive`: a node of the reference implementation reports that it is alive, and why.
 
 use interlock_connections::Client;
 use interlock_wire::results::NodeEventReceipt;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 pub(super) const NODE_PRESENCE_ALIVE: &str = "node.presence.alive";
 
-/// Why a node may say so; every other word counts as [`BACKGROUND`].
+/// The known reasons for the report. Every other word counts as [`BACKGROUND`].
 const TRIGGERS: &[&str] = &[
     BACKGROUND,
     "silent_push",
@@ -18,7 +18,7 @@ const TRIGGERS: &[&str] = &[
 
 const BACKGROUND: &str = "background";
 
-/// Notes why the node was heard; that it was is noted with every message.
+/// Records the reason. The time is recorded with every message, not here.
 pub(super) fn alive(client: &Client, payload: &Value) -> NodeEventReceipt {
     let receipt = |handled, reason: &str| NodeEventReceipt {
         ok: true,

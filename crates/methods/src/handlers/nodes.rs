@@ -1,4 +1,4 @@
-//! Nodes: which there are, calling them, and what they answer and tell.
+//! `node.*`: lists nodes, calls their commands, and receives their results and events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,10 +36,10 @@ use super::node_presence::{self, NODE_PRESENCE_ALIVE};
 use super::{Context, pairing::PairingFailure, store_failed, work};
 use crate::gateway::Gateway;
 
-/// Commands that administrators reach by methods of their own.
+/// The prefix of commands that administrators reach through methods of their own.
 const DOCUMENTS: &str = "system.execApprovals.";
 
-/// A node was welcomed.
+/// Runs when a node was welcomed.
 pub(super) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     let (welcoming, node) = (Arc::clone(gateway), Arc::clone(client));
     let taken = blocking(move || registry::welcome(&welcoming.dispatcher, &node)).await;
@@ -125,7 +125,8 @@ pub(super) async fn rename(
     .await
 }
 
-/// Calls a command of a node. The same key again gets the same answer, and the work is done once.
+/// Calls a command of a node. A second call with the same key gets the same answer, and the work is
+/// done once.
 pub(super) async fn invoke(
     context: Context<'_>,
     params: params::NodeInvoke,
@@ -133,7 +134,7 @@ pub(super) async fn invoke(
     if params.command.trim().starts_with(DOCUMENTS) {
         return Err(refusal::NO_EXEC_APPROVALS_BY_INVOKE.error());
     }
-    // Who has no device of its own is known by what it calls itself, else by its connection.
+    // A client without a device is known by its instance id, else by its connection.
     let client = context.client;
     let instance = client.program.instance_id.as_deref();
     let who = client.device.as_deref().or(instance);
@@ -181,7 +182,7 @@ pub(super) async fn invoke(
     }
 }
 
-/// What is kept of an invocation for the same key: its result or its error.
+/// The result or the error that is stored for further calls with the same key.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct InvokeOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,8 +191,8 @@ struct InvokeOutcome {
     failed: Option<WireError>,
 }
 
-/// Whether an answer stands for something that the node did, or may have done: not where it was never
-/// asked, nor where its policy said no.
+/// Whether an answer stands for something that the node did, or may have done. It does not if the
+/// node was never called, or if its policy denied the call.
 fn had_effect((_, answer): &once::OnceAnswer) -> bool {
     let failed = answer.get("failed").map(WireError::deserialize);
     let Some(Ok(error)) = failed else {
@@ -217,7 +218,8 @@ async fn invoke_once(
     let (payload, text) = if command == SYSTEM_RUN {
         let run = forwarded(gateway, client, &node, params.params).await?;
         let limit = run.timeout_ms.filter(|limit| *limit > 0);
-        // Never cut off by a default: as long as the run may take, or as long as the node is there.
+        // No default cuts the call off: it lasts as long as the run may take, or as long as the
+        // node is connected.
         let usual = limit.map(|limit| Duration::from_millis(limit).saturating_add(MARGIN));
         let order = NodeRunRequest {
             timeout: asked.or(usual).filter(|time| !time.is_zero()),
@@ -246,7 +248,7 @@ async fn invoke_once(
     })
 }
 
-/// A node that is there and whose command may be used.
+/// Returns a node that is connected and whose command may be used.
 fn usable(
     gateway: &Gateway,
     node_id: &str,
@@ -264,8 +266,8 @@ fn usable(
     Ok(node)
 }
 
-/// What goes to the node of what the caller sent: only what is known, and nothing of an approval
-/// that the record does not say.
+/// Returns the part of the caller's parameters that goes to the node: known fields only, and
+/// nothing about an approval that its record does not say.
 async fn forwarded(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
@@ -280,7 +282,7 @@ async fn forwarded(
     sent.run_id = sent.run_id.filter(|id| !blank(id));
     let (gateway, client, node) = (Arc::clone(gateway), Arc::clone(client), Arc::clone(node));
     blocking(move || {
-        // What the caller says of it counts for nothing.
+        // A policy layer from the caller counts for nothing.
         sent.policy_layer = None;
         if node.is_interlock() {
             sent.policy_layer = Some(policy_layer(&gateway, &sent)?);
@@ -295,7 +297,7 @@ async fn forwarded(
     .await?
 }
 
-/// What this gateway adds to the policy of an Interlock node, for every caller.
+/// Returns the layer that this gateway adds to the policy of an Interlock node, for every caller.
 fn policy_layer(gateway: &Gateway, run: &SystemRun) -> Result<PolicyLayer, WireError> {
     let agent = run.agent_id.as_deref().map(AgentId::new);
     let agent = agent.and_then(Result::ok).unwrap_or_default();
@@ -303,7 +305,8 @@ fn policy_layer(gateway: &Gateway, run: &SystemRun) -> Result<PolicyLayer, WireE
     layer_of(gateway, &agent, key, None)
 }
 
-/// What this gateway adds to the policy of a node, for a call of this agent in this conversation.
+/// Returns the layer that this gateway adds to the policy of a node, for a call of this agent in
+/// this conversation.
 fn layer_of(
     gateway: &Gateway,
     agent: &AgentId,
@@ -327,7 +330,7 @@ fn layer_of(
     Ok(wanted.map_err(|error| unavailable(&error))?.layer())
 }
 
-/// A node's answer.
+/// `node.invoke.result`: takes a node's answer.
 pub(super) async fn result(
     context: Context<'_>,
     result: params::NodeInvokeResult,
@@ -343,7 +346,7 @@ pub(super) async fn result(
     })
 }
 
-/// What a node tells. It waits for this answer before it goes on.
+/// `node.event`: takes an event of a node. The node waits for this answer before it goes on.
 pub(super) async fn event(
     context: Context<'_>,
     event: params::NodeEvent,
@@ -353,7 +356,8 @@ pub(super) async fn event(
     if name == INTERLOCK_RUN_ENDED {
         let ended: Result<RunHasEnded, _> = serde_json::from_value(event.into_payload());
         if let Ok(RunHasEnded { run_id }) = ended {
-            // Before the answer: so many at once as requests are worked on, and no more.
+            // The run is ended before the answer, which bounds how many ends are worked on at once
+            // by the number of concurrent requests.
             remote_runs::run_has_ended(&context.gateway.dispatcher, &node_id, &run_id).await;
         }
         return Ok(NodeEventReceipt {
@@ -400,7 +404,7 @@ pub(super) async fn approvals_set(
         json!(set),
     )
     .await?;
-    // The node knows its gateway only: who changed it there is known here.
+    // The node knows only its gateway. Which client changed the document is known here.
     let record = json!({
         "document": "node",
         "hash": written.text("hash"),
@@ -420,7 +424,7 @@ pub(super) async fn approvals_set(
     .await
 }
 
-/// `node.policy`: what the node itself says, with its config as well as its document.
+/// `node.policy`: returns the node's own report, on its config as well as its document.
 pub(super) async fn policy(
     context: Context<'_>,
     params: params::NodePolicy,
@@ -450,7 +454,8 @@ pub(super) async fn policy(
     })
 }
 
-/// `node.explain`: the verdict of the node, with what this gateway adds to its policy as for a run.
+/// `node.explain`: returns the node's verdict, with the layer that this gateway adds to its policy
+/// for a run.
 pub(crate) async fn explain(
     context: Context<'_>,
     params: params::NodeExplain,
@@ -497,7 +502,7 @@ pub(crate) async fn explain(
     Ok(reported.with("nodeId", node.id.as_str()))
 }
 
-/// The document of a node, read or written there.
+/// Reads or writes the document of a node, on the node.
 async fn document(
     context: Context<'_>,
     node_id: &str,

@@ -1,4 +1,4 @@
-//! Devices: who waits, who is paired, and their tokens.
+//! `device.*`: pairing requests, paired devices, and their tokens.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,7 +44,7 @@ pub(crate) async fn device_list(
     .await
 }
 
-/// A device that waits, as operators see it.
+/// Returns a waiting device as operators see it.
 fn requested(gateway: &Gateway, request: PairingRequest) -> DevicePairRequested {
     let words = gateway.ui.phones.words(&request.device_id, Instant::now());
     DevicePairRequested {
@@ -69,7 +69,8 @@ fn requested(gateway: &Gateway, request: PairingRequest) -> DevicePairRequested 
     }
 }
 
-/// A device as operators see it: of its tokens only that they are there.
+/// Returns a device as operators see it. Of its tokens it shows only that they exist, never their
+/// text.
 fn shown(device: PairedDevice) -> PairedDeviceEntry {
     let tokens = device.tokens.into_iter();
     let tokens = tokens.map(|(role, token)| DeviceTokenEntry {
@@ -78,7 +79,7 @@ fn shown(device: PairedDevice) -> PairedDeviceEntry {
         created_at_ms: token.created_at_ms,
         revoked: token.revoked,
         rotated_at_ms: token.rotated_at_ms,
-        // Tokens that were revoked by earlier versions have no time of it.
+        // Tokens that earlier versions revoked have no time of revocation.
         revoked_at_ms: token
             .revoked_at_ms
             .or(token.revoked.then_some(token.created_at_ms)),
@@ -148,7 +149,7 @@ pub(super) async fn device_approve(
     })
 }
 
-/// The request that an operator decides about.
+/// Takes the request that an operator decides about.
 fn take(change: &Change<'_>, id: &str) -> Result<PairingRequest, PairingFailure> {
     pairing::forget_old_requests(change, now_ms())?;
     let taken = change.take_pairing_request(Pairing::Device, id)?;
@@ -168,7 +169,7 @@ fn approved(
     });
     device.public_key.clone_from(&waiting.public_key);
     device.display_name = device.display_name.or(waiting.display_name.clone());
-    // What a person approved is what is pinned from now on.
+    // What a person approved is pinned from now on.
     device.platform.clone_from(&waiting.platform);
     device.device_family.clone_from(&waiting.device_family);
     device.client_id.clone_from(&waiting.client_id);
@@ -236,7 +237,7 @@ pub(super) async fn device_remove(
     let answer = edit(context, params.device_id, move |change, _| {
         change.remove_device(&id)?;
         change.remove_node(&id)?;
-        // What it waits for could not be used any more.
+        // Pending requests of a removed device could not be used any more.
         for pairing in [Pairing::Device, Pairing::Node] {
             if let Some(waiting) = change.pairing_request_of(pairing, &id)? {
                 change.take_pairing_request(pairing, &waiting.request_id)?;
@@ -250,7 +251,7 @@ pub(super) async fn device_remove(
     })
     .await?;
     let gateway = context.gateway;
-    // The directory follows when the connections have ended.
+    // The directory changes when the connections have ended.
     gateway
         .dispatcher
         .nodes
@@ -306,7 +307,7 @@ pub(super) async fn token_rotate(
             Some(scopes) => Scopes::from_names(scopes),
             None => Scopes::from_names(&token.scopes),
         };
-        // A new token is never worth more than the old one, nor than who asks for it.
+        // A new token never has more rights than the old one, nor more than its requester.
         if !Scopes::from_names(&token.scopes).cover(&scopes) {
             return Err(WireError::invalid("scopes exceed the approved ones").into());
         }
@@ -342,7 +343,7 @@ pub(super) async fn token_rotate(
     })
     .await
     .inspect(|changed| {
-        // A client that exchanges its own token gets the answer first.
+        // A client that exchanges its own token receives the answer first.
         let is_other = |client: &Client| client.connection != context.client.connection;
         disconnect(context.gateway, &changed.device_id, |client| {
             client.role.as_str() == role && is_other(client)
@@ -384,7 +385,7 @@ pub(super) async fn token_revoke(
     })
 }
 
-/// Ends the connections of a device: what they were let in by is gone.
+/// Closes connections of a device whose authorization is gone.
 fn disconnect(gateway: &Arc<Gateway>, device: &str, which: impl Fn(&Client) -> bool) {
     for client in gateway.dispatcher.hub.of_device(device) {
         if which(&client) {
@@ -393,7 +394,7 @@ fn disconnect(gateway: &Arc<Gateway>, device: &str, which: impl Fn(&Client) -> b
     }
 }
 
-/// Changes a device that must be there.
+/// Changes a device, which must exist.
 async fn edit<T: Send + 'static>(
     context: Context<'_>,
     device_id: String,
@@ -417,7 +418,7 @@ async fn edit<T: Send + 'static>(
     .await
 }
 
-/// The answer to a change that was not made.
+/// The error to answer with if a change was not made.
 pub(super) struct PairingFailure(pub(super) WireError);
 
 impl From<WireError> for PairingFailure {

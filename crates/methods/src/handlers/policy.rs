@@ -1,4 +1,4 @@
-//! What another policy would have said.
+//! `policy.replay`: shows how another policy would have judged earlier commands.
 
 use interlock_checks::{Direction, Replay, ReplayFilter, replay as replay_history};
 use interlock_policy::Document;
@@ -10,13 +10,13 @@ use interlock_wire::results::{PolicyReplayed, ReplayedVerdict};
 use super::{Context, unavailable, work};
 use crate::gateway::Gateway;
 
-/// Verdicts that are judged again where the caller names no number.
+/// Verdicts that are judged again if the caller names no limit.
 const USUAL_LIMIT: u64 = 500;
 
-/// Changes in one answer.
+/// The most changes in one answer.
 const MOST_CHANGES: usize = 200;
 
-/// The longest draft, as the command line reads documents.
+/// The longest draft. It equals the command line's limit for documents.
 const MOST_DRAFT_BYTES: usize = 4 * 1024 * 1024;
 
 /// `policy.replay`.
@@ -31,7 +31,7 @@ pub(super) async fn replay(
     .await
 }
 
-/// The document that an editor wrote. Every mistake is named with its line.
+/// Parses the document of an editor. Every error is named with its line.
 pub(crate) fn read_draft(text: &str) -> Result<Document, WireError> {
     if text.len() > MOST_DRAFT_BYTES {
         let message = format!("raw is longer than {MOST_DRAFT_BYTES} bytes");
@@ -54,7 +54,7 @@ fn judge(
         since_ms: None,
         limit: usize::try_from(asked.limit.unwrap_or(USUAL_LIMIT)).unwrap_or(usize::MAX),
     };
-    // The document that was read is the one that the hash names, whatever is written meanwhile.
+    // The hash must name the document that was read, even if another one is written meanwhile.
     let judged = draft.unwrap_or(&document);
     let replay =
         replay_history(host, &filter, Some(judged)).map_err(|error| unavailable(&error))?;
@@ -82,7 +82,7 @@ fn answer(replay: Replay) -> PolicyReplayed {
         times: change.times,
     });
     let mut changes: Vec<ReplayedVerdict> = changes.collect();
-    // What is looser is never the part that is left out.
+    // Looser verdicts come first, so that they are never the part that is left out.
     changes.sort_by_key(|change| !change.looser);
     let more = changes.len().saturating_sub(MOST_CHANGES);
     changes.truncate(MOST_CHANGES);

@@ -1,4 +1,4 @@
-//! Sessions of commands: as `process.*`, with all that an operator may do, and as tasks.
+//! Background sessions as `process.*`, with everything that an operator may do, and as tasks.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ use super::{Context, work};
 use crate::gateway::Gateway;
 use crate::subscriptions::{self, TooMany};
 
-/// Tasks in one answer, where the caller does not say.
+/// Tasks in one answer if the caller names no limit.
 const TASKS: u64 = 100;
 
-/// Sessions in one answer, where the caller does not say.
+/// Sessions in one answer if the caller names no limit.
 const LISTED: u64 = 200;
 
 /// `process.list`: the newest first, page by page.
@@ -61,12 +61,12 @@ pub(crate) async fn list(
     Ok(written(&ProcessAnswer::List(page)))
 }
 
-/// The number that a caller wants, or the usual one.
+/// Returns the caller's limit, or the default.
 fn most(asked: Option<u64>, usual: u64) -> usize {
     usize::try_from(asked.unwrap_or(usual)).unwrap_or(usize::MAX)
 }
 
-/// `process.poll`: by offset; it moves no cursor.
+/// `process.poll`: reads from an offset and moves no cursor.
 pub(super) async fn poll(
     context: Context<'_>,
     asked: params::ProcessPoll,
@@ -159,7 +159,7 @@ pub(super) async fn kill(
     .await
 }
 
-/// `process.perform`: what the tool can do, for every session.
+/// `process.perform`: performs any action of the tool, on any session.
 pub(crate) async fn perform(
     context: Context<'_>,
     asked: params::ProcessPerform,
@@ -246,7 +246,8 @@ pub(super) async fn tasks(
     })
 }
 
-/// The place behind which a page of tasks begins: `nextCursor`, or the id of a task.
+/// Returns the cursor behind which a page of tasks begins. A client gives `nextCursor` or the id of
+/// a task.
 async fn task_cursor(context: Context<'_>, cursor: &str) -> Result<SessionCursor, WireError> {
     if let Ok(place) = cursor.parse() {
         return Ok(place);
@@ -298,7 +299,7 @@ pub(super) async fn task_cancel(
             }
             Err(error) => return Err(error),
         };
-        // What has ended is not cancelled any more, even while the last of it goes.
+        // A session that has ended is not canceled any more, even while its last processes exit.
         let is_over = before.ended.status != SessionStatus::Running;
         let reason = match process.kill(id, None) {
             _ if is_over => Some(before.ended.to_string()),
@@ -313,7 +314,7 @@ pub(super) async fn task_cancel(
     .await
 }
 
-/// A session on a node, handled there.
+/// Performs an action on a node, for a session there.
 async fn elsewhere<T>(
     context: Context<'_>,
     action: SessionAction,
@@ -335,7 +336,7 @@ async fn elsewhere<T>(
         .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))
 }
 
-/// What one session on a node is, and how it stands.
+/// Returns the summary of one session on a node.
 async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<SessionSummary, WireError> {
     let request = SessionListRequest {
         prefix: Some(id.to_owned()),
@@ -376,7 +377,7 @@ async fn cancel_elsewhere(context: Context<'_>, id: String) -> Result<TaskCancel
 fn task_status(session: &SessionSummary) -> &'static str {
     let ended = &session.ended;
     match ended.status {
-        // Nothing says that it ended.
+        // There is no evidence that an unreachable session has ended.
         SessionStatus::Running | SessionStatus::Unreachable => "running",
         SessionStatus::Completed if ended.exit_code == Some(0) => "completed",
         SessionStatus::Killed => "cancelled",
@@ -412,7 +413,7 @@ fn found(session: Option<&SessionSummary>) -> TaskFound {
     }
 }
 
-/// A task that was found is canceled, unless there is a reason why not.
+/// Answers for a task that was found: it is canceled unless there is a reason why not.
 fn canceled(reason: Option<String>, after: Option<&SessionSummary>) -> TaskCanceled {
     TaskCanceled {
         found: true,
@@ -422,13 +423,13 @@ fn canceled(reason: Option<String>, after: Option<&SessionSummary>) -> TaskCance
     }
 }
 
-/// A result in the form in which hosts exchange it: a session may be on a node, and its result is
-/// handed on.
+/// Returns a result in the form that hosts exchange, because the result of a session on a node is
+/// passed on as it came.
 fn written<T>(result: &impl Serialize) -> Relayed<T> {
     Relayed::new(json!(result))
 }
 
-/// Works on sessions as an operator.
+/// Works on sessions with the rights of an operator.
 async fn with<T: Send + 'static>(
     context: Context<'_>,
     act: impl FnOnce(&Process) -> Result<T, ProcessError> + Send + 'static,
@@ -473,7 +474,7 @@ mod tests {
         }
     }
 
-    /// The wire crate describes every field that a host writes.
+    /// Checks that the wire crate describes every field that a host writes.
     fn check_described<T: Serialize + DeserializeOwned>(result: &impl Serialize) {
         let sent = json!(result);
         let read: T = serde_json::from_value(sent.clone()).unwrap();

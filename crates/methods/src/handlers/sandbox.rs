@@ -1,4 +1,4 @@
-//! The sandboxes of this machine: what runs see, and removing their directories.
+//! `sandbox.*`: explains what sandboxed runs see on this machine, and removes their directories.
 
 use interlock_approvals::usual_session_key;
 use interlock_host::{CallerContext, SandboxCaller, SandboxStanding};
@@ -139,7 +139,7 @@ pub(super) async fn prune(
     .await
 }
 
-/// The directories of the sandboxes of this machine.
+/// Returns the directories of the sandboxes of this machine.
 pub(crate) fn scopes(gateway: &Gateway) -> ScopeStore {
     ScopeStore::new(gateway.dispatcher.host.state_dir())
 }

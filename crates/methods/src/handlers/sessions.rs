@@ -1,4 +1,4 @@
-//! Sessions, and what they are set to.
+//! `sessions.*`: conversations and their settings.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use super::{Context, broadcast, store_failed, unavailable, work};
 use crate::directives::{self, Directive, DirectiveError};
 use crate::gateway::Gateway;
 
-/// Sessions in one answer, where the caller does not say.
+/// Sessions in one answer if the caller names no limit.
 const LISTED: usize = 200;
 
-/// What is known of one session.
+/// One session of the list.
 #[derive(Debug, Default)]
 struct SessionRow {
     agent: String,
@@ -30,7 +30,8 @@ struct SessionRow {
     values: SessionValues,
 }
 
-/// `sessions.list`: sessions that were used, set, or have undelivered events, the latest first.
+/// `sessions.list`: sessions that were used or set, or that have undelivered events, the latest
+/// first.
 pub(super) async fn list(
     context: Context<'_>,
     asked: params::SessionsList,
@@ -99,7 +100,7 @@ fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
         .dispatcher
         .process(ProcessCaller::Operator)
         .and_then(|process| process.indexed());
-    // The list is worth more than the count of what runs.
+    // If background sessions cannot be read, the list is still useful without their counts.
     for (session, is_running) in process.unwrap_or_default() {
         let Some(key) = session.session_key else {
             continue;
@@ -147,8 +148,8 @@ pub(super) async fn patch(
     })
 }
 
-/// `sessions.directive`. To change something takes as much as to do it by `sessions.patch`; who typed
-/// it in a channel must be one of the owners besides.
+/// `sessions.directive`. A change needs the same rights as by `sessions.patch`. If the directive
+/// was typed in a channel, its sender must also be one of the owners.
 pub(super) async fn directive(
     context: Context<'_>,
     asked: params::SessionsDirective,
@@ -182,7 +183,7 @@ pub(super) async fn directive(
     })
 }
 
-/// The same for a sender of a chat, as `CHANNEL:ID`. The answer is for people.
+/// Applies a directive of a sender in a chat, named `CHANNEL:ID`. The answer is for people.
 pub(crate) fn direct_session(
     gateway: &Gateway,
     sender: &str,
@@ -203,7 +204,7 @@ pub(crate) fn direct_session(
     Ok(format!("{key} {}", sessions::text(&values)))
 }
 
-/// Changes a session, if the caller may.
+/// Changes a session if the caller may.
 fn set(
     gateway: &Gateway,
     agent_id: Option<&str>,

@@ -1,4 +1,4 @@
-//! The gateway itself: how it is, who is there, what it logs, what it has put down.
+//! The gateway itself: its status, its clients, its log and its audit.
 
 use interlock_approvals::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification};
 use interlock_host::now_ms;
@@ -14,14 +14,14 @@ use super::tools::{config, named};
 use super::{Context, approvals_unavailable, presence, unavailable, work};
 use crate::gateway::Gateway;
 
-/// Log lines, and bytes of them, where the caller does not say.
+/// Log lines, and their bytes, in one answer if the caller names no limit.
 const LOG_LINES: u64 = 500;
 const LOG_BYTES: u64 = 250_000;
 
-/// Records in one answer, where the caller does not say.
+/// Records in one answer if the caller names no limit.
 const RECORDS: u64 = 100;
 
-/// Records that are looked through for one answer; the cursor goes on behind them.
+/// The most records that are searched for one answer. The cursor continues behind them.
 const LOOKED_THROUGH: usize = 20_000;
 
 /// `status`.
@@ -69,8 +69,8 @@ pub(super) fn who_is_there(
     presence(context.gateway)
 }
 
-/// `system-event`: a line for a session, which gets it with its next call. Facts that clients send
-/// about themselves are known from their connection.
+/// `system-event`: adds a line to a session, which receives it with its next call. What clients
+/// report about themselves is ignored, because their connection already says it.
 pub(super) async fn event(
     context: Context<'_>,
     event: params::SystemEvent,
@@ -90,7 +90,7 @@ pub(super) async fn event(
     .await
 }
 
-/// `skills.bins`: the programs that skills use.
+/// `skills.bins`: lists the programs that skills use.
 pub(super) fn skill_programs(
     context: Context<'_>,
     _params: params::SkillsBins,
@@ -127,7 +127,7 @@ pub(crate) async fn audit_list(
     audit_search(context, asked, String::new()).await
 }
 
-/// The same for a page that looks for a word, in lower case: it may stand anywhere in a record.
+/// Lists records that contain a word, given in lower case, anywhere.
 pub(crate) async fn audit_search(
     context: Context<'_>,
     asked: params::AuditList,
@@ -177,7 +177,7 @@ fn list(
             && fits("decider", &asked.approver)
             && (word.is_empty() || holds_word(&record.body, word))
     };
-    // The store cannot count records by what only their bodies say.
+    // The store cannot count records by fields that only their bodies contain.
     let is_narrowed = asked.before.is_some()
         || asked.session_key.is_some()
         || asked.run_id.is_some()
@@ -187,7 +187,8 @@ fn list(
         kind,
         agent: asked.agent_id.clone(),
         since_ms: asked.after.map(|after| time(after).saturating_add(1)),
-        // One more than is shown says where to go on. Records that are looked through come in large pieces.
+        // One record more than is shown tells where the next page begins. Records that must be
+        // searched are read in large pieces.
         limit: (!is_narrowed).then(|| limit.saturating_add(1)),
         ..AuditFilter::default()
     };
@@ -240,15 +241,15 @@ fn list(
     })
 }
 
-/// What sandboxed runs connected with is part of the audit from here on.
+/// Adds the connections of sandboxed runs to the audit before it is read.
 fn take_connections(gateway: &Gateway) {
     if let Err(error) = gateway.dispatcher.host.record_connections() {
         tracing::warn!(%error, "connections of sandboxed runs are not in the audit yet");
     }
 }
 
-/// Whether a word, in lower case, stands in a key, a text or a number of a record. Nothing is written to find
-/// out: a search goes through thousands of records.
+/// Whether a word, given in lower case, stands in a key, a text or a number of a record. A search
+/// goes through thousands of records, so this serializes none of them.
 fn holds_word(value: &Value, word: &str) -> bool {
     match value {
         Value::String(text) => text_holds(text, word),

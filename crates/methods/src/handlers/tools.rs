@@ -21,7 +21,7 @@ use super::{Context, unavailable, work};
 use crate::gateway::Gateway;
 use crate::tool_answer;
 
-/// Groups as the tool policy names them: id, what people call it, its tools.
+/// Groups as the tool policy names them: the id, the label for people, and the tools.
 const GROUPS: &[(&str, &str, &[&str])] = &[
     ("runtime", "Runtime", &["exec", "process"]),
     ("fs", "Files", &["apply_patch"]),
@@ -55,7 +55,7 @@ pub(super) async fn agents(
     .await
 }
 
-/// `tools.catalog`: all tools.
+/// `tools.catalog`: lists all tools.
 pub(super) async fn catalog(
     context: Context<'_>,
     asked: params::ToolsCatalog,
@@ -72,7 +72,7 @@ pub(super) async fn catalog(
     .await
 }
 
-/// `tools.effective`: those that an agent may call.
+/// `tools.effective`: lists the tools that an agent may call.
 pub(super) async fn effective(
     context: Context<'_>,
     asked: params::ToolsEffective,
@@ -89,7 +89,7 @@ pub(super) async fn effective(
     .await
 }
 
-/// `tools.invoke`: the same path as that of HTTP.
+/// `tools.invoke`: takes the same path as a call over HTTP.
 pub(super) async fn invoke(
     context: Context<'_>,
     asked: params::ToolsInvoke,
@@ -108,7 +108,7 @@ pub(super) async fn invoke(
         cwd: None,
         context: CallerContext::default(),
         listed: ListedSessions::OfAgent,
-        // The connection that asks never decides.
+        // The connection that requests an approval never decides about it.
         requester: context.client.surface(),
         sender: Some(CallSender::new("ws", context.client.sender_id())),
         progress: None,
@@ -163,7 +163,7 @@ pub(super) async fn invoke(
     })
 }
 
-/// What a call of a tool over HTTP is answered with.
+/// The body that answers a tool call over HTTP.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct InvokeBody {
@@ -212,7 +212,7 @@ pub(super) fn config(gateway: &Gateway) -> Result<Arc<ConfigFile>, WireError> {
     config.map_err(|error| unavailable(&error))
 }
 
-/// The agent and the session that an operator names.
+/// Resolves the agent and the session that an operator names.
 pub(super) fn named(
     config: &ConfigFile,
     agent_id: Option<&str>,

@@ -1,5 +1,5 @@
-//! Where messages go: push services that are known, and those that the owner named. No other address is
-//! ever called, whatever a browser says.
+//! The addresses that messages are sent to: known push services, and those that the owner named. No
+//! other address is ever called, whatever a browser claims.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use interlock_channels::is_private_address;
 use interlock_tls::Trust;
 use tokio::net::TcpStream;
 
-/// For one try, from the name to the status.
+/// The limit of one attempt, from the name lookup to the status.
 const TIME: Duration = Duration::from_secs(10);
 
 /// The longest address of a subscription.
 const MOST_BYTES: usize = 1024;
 
-/// Hosts of push services; a dot in front stands for any name below it.
+/// Hosts of push services. A leading dot stands for any name below it.
 const SERVICES: &[&str] = &[
     "fcm.googleapis.com",
     "updates.push.services.mozilla.com",
@@ -33,7 +33,7 @@ pub(crate) struct PushEndpoint {
     uri: Uri,
     host: String,
     port: u16,
-    /// The owner named it, so that it may be of this network.
+    /// Whether the owner named the host. Only then may its address be in this network.
     is_named: bool,
 }
 
@@ -41,14 +41,16 @@ pub(crate) struct PushEndpoint {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PushAnswered {
     Taken,
-    /// There is no such subscription any more.
+    /// The subscription does not exist any more.
     Gone,
-    /// Why not, for people; without the address, which is a secret of the browser.
+    /// Why the message was not accepted, for people. The text never contains the address, which is
+    /// a secret of the browser.
     Failed(String),
 }
 
 impl PushEndpoint {
-    /// An address that may be called, by the owner's list; else why not.
+    /// Checks an address against the known services and the owner's list. Returns why it may not be
+    /// called.
     pub(crate) fn check(text: &str, named: &[String]) -> Result<Self, String> {
         if text.len() > MOST_BYTES {
             return Err(format!("the endpoint has more than {MOST_BYTES} bytes"));
@@ -87,7 +89,7 @@ impl PushEndpoint {
         })
     }
 
-    /// What a signature is for.
+    /// Returns the origin for which a signature is valid.
     pub(crate) fn origin(&self) -> String {
         let authority = self.uri.authority().map_or("", |all| all.as_str());
         format!("https://{authority}")
@@ -131,12 +133,13 @@ impl PushEndpoint {
         Ok(match status {
             StatusCode::NOT_FOUND | StatusCode::GONE => PushAnswered::Gone,
             status if status.is_success() => PushAnswered::Taken,
-            // A redirect is not followed: it could lead anywhere.
+            // Redirects are not followed, because they could lead anywhere.
             status => PushAnswered::Failed(format!("answered with status {status}")),
         })
     }
 
-    /// The address behind the name. One of this machine or its network is for the owner to name.
+    /// Resolves the host name. Only the owner can name a host whose address is on this machine or
+    /// in its network.
     async fn resolve(&self) -> Result<SocketAddr, String> {
         let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
         let found: Vec<SocketAddr> = found
@@ -149,7 +152,7 @@ impl PushEndpoint {
     }
 }
 
-/// What is sent besides the address.
+/// The body and the headers of one message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PushRequest<'a> {
     pub(crate) body: &'a [u8],

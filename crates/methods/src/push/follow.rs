@@ -1,4 +1,4 @@
-//! Sends what waits to the devices that want to know, and what became of it.
+//! Sends pending approvals, and their ends, to the devices that subscribed.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,23 +24,24 @@ use super::endpoint::{PushAnswered, PushEndpoint, PushRequest};
 use super::message::BrowserKeys;
 use crate::gateway::Gateway;
 
-/// An approval that is decided or seen by then is not sent: its approver sits at another screen.
+/// How long a push waits. If an approval is decided or seen meanwhile, it is not sent, because its
+/// approver sits at another screen.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Before each further try.
+/// The pauses before the further attempts.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// A message that says an end is of no use later.
+/// How long a push service keeps a message about an end, which is of no use later.
 const END_SECONDS: u64 = 120;
 
-/// A signature for a push service is good for so long.
+/// How long a signature for a push service is valid.
 const SIGNED_SECONDS: u64 = 12 * 60 * 60;
 
-/// The longest command that a notification shows, and the longest text of any other kind.
+/// The longest command that a notification shows. A body of any other kind has a limit in bytes.
 const COMMAND_CHARACTERS: usize = 180;
 const BODY_BYTES: usize = 600;
 
-/// Sends until the gateway ends.
+/// Sends notifications until the gateway ends.
 pub async fn follow(gateway: Arc<Gateway>) {
     let mut changes = gateway.dispatcher.approvals.changes();
     loop {
@@ -83,7 +84,7 @@ async fn notify(gateway: Arc<Gateway>, approval: Arc<PendingApproval>) {
     join_all(sent).await;
 }
 
-/// Whether it still waits, and no approver has opened it.
+/// Whether an approval is pending and no approver has opened it.
 fn is_open(gateway: &Gateway, id: &str) -> bool {
     let stored = gateway.dispatcher.host.store().approval(id);
     stored.is_ok_and(|approval| {
@@ -92,7 +93,7 @@ fn is_open(gateway: &Gateway, id: &str) -> bool {
     })
 }
 
-/// The devices that may decide and want to be notified.
+/// Returns the devices that may decide and are subscribed.
 fn subscribed(gateway: &Gateway) -> Vec<(PairedDevice, PushSubscription)> {
     let devices = gateway.dispatcher.host.store().devices();
     let devices = devices.unwrap_or_default().into_iter();
@@ -103,7 +104,7 @@ fn subscribed(gateway: &Gateway) -> Vec<(PairedDevice, PushSubscription)> {
     wanted.collect()
 }
 
-/// Whether a device is let in for approvals now.
+/// Whether a device may decide about approvals now.
 pub fn may_decide(device: &PairedDevice) -> bool {
     let token = device.tokens.get(Role::Operator.as_str());
     token.is_some_and(|token| {
@@ -111,7 +112,7 @@ pub fn may_decide(device: &PairedDevice) -> bool {
     })
 }
 
-/// Addresses that the owner named.
+/// Returns the hosts that the owner named.
 pub(super) fn named_endpoints(gateway: &Gateway) -> Vec<String> {
     let config = gateway.dispatcher.host.config();
     let named = config.map(|config| config.config().push.endpoints.clone());
@@ -169,7 +170,7 @@ async fn send_question(
     record(gateway, id, delivery).await;
 }
 
-/// The receipt, on the card and in the audit.
+/// Records the delivery, for the card and the audit.
 async fn record(gateway: &Arc<Gateway>, id: &str, delivery: Delivery) {
     let (writer, id) = (Arc::clone(gateway), id.to_owned());
     let recorded = blocking(move || {
@@ -225,7 +226,7 @@ async fn notify_end(gateway: &Arc<Gateway>, approval: &PendingApproval) {
     join_all(sent).await;
 }
 
-/// Sends one message. A subscription that is gone is forgotten.
+/// Sends one message. If the subscription no longer exists, it is forgotten.
 pub(super) async fn send_to(
     gateway: &Arc<Gateway>,
     device: &str,
@@ -258,7 +259,7 @@ pub(super) async fn send_to(
     answered
 }
 
-/// Forgets a subscription, unless there is a newer one by now.
+/// Forgets a subscription, unless a newer one has replaced it.
 fn forget(gateway: &Gateway, device: &str, gone: &PushSubscription) -> Result<(), StoreError> {
     gateway.dispatcher.host.store().change(|change| {
         if let Some(mut known) = change.device(device)?
@@ -276,7 +277,7 @@ fn prepare(
     subscription: &PushSubscription,
     text: &Value,
 ) -> Result<(PushEndpoint, Vec<u8>, String), String> {
-    // The owner's list may be another one since it was subscribed.
+    // The owner's list may have changed since the device subscribed.
     let endpoint = PushEndpoint::check(&subscription.endpoint, &named_endpoints(gateway))?;
     let keys = BrowserKeys::read(&subscription.p256dh, &subscription.auth);
     let keys = keys.map_err(|error| error.to_string())?;
@@ -291,7 +292,7 @@ fn prepare(
     Ok((endpoint, body, authorization))
 }
 
-/// Whom a push service may write to: the address of this gateway, where the owner gave one.
+/// Returns the contact for push services: the address of this gateway, if the owner configured one.
 fn contact(gateway: &Gateway) -> String {
     let config = gateway.dispatcher.host.config().ok();
     let remote = config.and_then(|config| config.config().gateway.remote.url.clone());
@@ -302,14 +303,14 @@ fn contact(gateway: &Gateway) -> String {
     )
 }
 
-/// How much a notification says, as the owner chose.
+/// Returns how much a notification says, as the owner chose.
 fn detail(gateway: &Gateway) -> PushDetail {
     let config = gateway.dispatcher.host.config().ok();
     let detail = config.and_then(|config| config.config().push.detail);
     detail.unwrap_or(PushDetail::Summary)
 }
 
-/// What a lock screen shows.
+/// Returns the text that a lock screen shows.
 fn body(approval: &PendingApproval, detail: PushDetail) -> String {
     let command = &approval.command;
     let place = approval.node.as_deref().unwrap_or(&approval.host);
@@ -337,7 +338,7 @@ fn body(approval: &PendingApproval, detail: PushDetail) -> String {
     text[..end].to_owned()
 }
 
-/// The names of the programs of a command that was made visible.
+/// Returns the names of the programs in a command whose hidden characters were made visible.
 fn programs(shown: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for found in highlight(shown) {

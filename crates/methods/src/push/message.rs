@@ -1,5 +1,6 @@
-//! A message of Web Push: encrypted for one browser (RFC 8291, RFC 8188) and signed by this gateway (VAPID,
-//! RFC 8292). The push service sees times and sizes only: every message has one size.
+//! A message of Web Push: encrypted for one browser (RFC 8291, RFC 8188) and signed by this gateway
+//! (VAPID, RFC 8292). The push service learns only when messages are sent: every message has the
+//! same size.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,16 +11,16 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::json;
 
-/// The size of every text before it is encrypted.
+/// The size to which every text is padded before it is encrypted.
 pub(crate) const PADDED_BYTES: usize = 1024;
 
-/// Bytes of a public key of P-256 that is not compressed.
+/// The size of an uncompressed public key of P-256.
 const PUBLIC_KEY_BYTES: usize = 65;
 const SALT_BYTES: usize = 16;
 const AUTH_BYTES: usize = 16;
 const TAG_BYTES: usize = 16;
 
-/// Why there is no message.
+/// Why a message cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PushMessageError {
     #[error("the key of the browser is not one of P-256")]
@@ -46,7 +47,7 @@ pub(crate) struct BrowserKeys {
 }
 
 impl BrowserKeys {
-    /// From base64url, as browsers give them.
+    /// Reads the keys from base64url, as browsers send them.
     pub(crate) fn read(p256dh: &str, auth: &str) -> Result<Self, PushMessageError> {
         let decode = |text: &str| URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
         let public_key = decode(p256dh)
@@ -59,7 +60,7 @@ impl BrowserKeys {
         })
     }
 
-    /// The body of the request to the push service.
+    /// Returns the body of the request to the push service.
     pub(crate) fn encrypt(&self, text: &[u8]) -> Result<Vec<u8>, PushMessageError> {
         if text.len() >= PADDED_BYTES {
             return Err(PushMessageError::TooLong);
@@ -81,7 +82,7 @@ impl BrowserKeys {
         let key_material = agreed.map_err(|_| PushMessageError::BrowserKey)??;
         let key = expand::<16>(&salt, &key_material, &[b"Content-Encoding: aes128gcm\0"])?;
         let nonce = expand::<12>(&salt, &key_material, &[b"Content-Encoding: nonce\0"])?;
-        // One record: the text, the mark of the last record, and zeros.
+        // The body is a single record: the text, the mark of the last record, and zeros.
         let mut record = text.to_vec();
         record.push(2);
         record.resize(PADDED_BYTES, 0);
@@ -130,7 +131,7 @@ impl std::fmt::Debug for VapidKey {
 }
 
 impl VapidKey {
-    /// A new key, as text for a file.
+    /// Returns a new key as text for a file.
     pub(crate) fn generate() -> Result<String, PushMessageError> {
         let random = SystemRandom::new();
         let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)?;
@@ -145,12 +146,12 @@ impl VapidKey {
         Ok(Self(key.map_err(|_| PushMessageError::Cryptography)?))
     }
 
-    /// As a browser wants it for a subscription.
+    /// Returns the public key in the form that a browser needs for a subscription.
     pub(crate) fn public_key(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0.public_key().as_ref())
     }
 
-    /// The header `Authorization` for a push service, which the signature names.
+    /// Returns the header `Authorization` for the push service that the signature names.
     pub(crate) fn authorization(
         &self,
         origin: &str,
@@ -197,7 +198,7 @@ mod tests {
         let point = URL_SAFE_NO_PAD.encode([4; 65]);
         let short = BrowserKeys::read(&point, "AAAA");
         assert_eq!(short, Err(PushMessageError::BrowserSecret));
-        // The right length, and no point of the curve.
+        // The key has the right length but is not a point of the curve.
         let keys = BrowserKeys::read(&point, &auth).unwrap();
         assert_eq!(keys.encrypt(b"x"), Err(PushMessageError::BrowserKey));
     }

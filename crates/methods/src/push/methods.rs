@@ -1,4 +1,4 @@
-//! `push.*`: a device asks for notifications, or wants no more.
+//! `push.*`: subscribes a device to notifications, unsubscribes it, and tests them.
 
 use interlock_host::now_ms;
 use interlock_store::{Change, PairedDevice, PushSubscription, StoreError};
@@ -97,7 +97,7 @@ fn put(
     change.put_device(&device)
 }
 
-/// `push.test`: a message to the caller's own device.
+/// `push.test`: sends a message to the caller's own device.
 pub(crate) async fn test(
     context: Context<'_>,
     _: params::PushTest,

@@ -1,7 +1,8 @@
 //! Web Push: approvals on the lock screen of a phone, where they can be reviewed and denied.
 //!
-//! A paired device subscribes (`methods`). `follow` sends what waits to it, encrypted for it alone
-//! (`message`) and to known services only (`endpoint`). The gateway's HTTP takes a denial back, which the device signs.
+//! A paired device subscribes (`methods`). `follow` sends pending approvals to it, encrypted for
+//! this device alone (`message`), and only through known services (`endpoint`). A denial comes back
+//! through the gateway's HTTP, signed by the device.
 
 mod endpoint;
 mod follow;
@@ -21,17 +22,17 @@ use interlock_access::token::{SecretFile, TokenError};
 pub use follow::{follow, may_decide};
 pub(crate) use methods::{key, subscribe, test, unsubscribe};
 
-/// The file of the key by which push services know this gateway.
+/// The file of the key that identifies this gateway to push services.
 const KEY_FILE: &str = "push.key";
 
-/// Messages whose decision is still taken; of more the oldest are forgotten.
+/// The most messages that can still be answered. Beyond that, the oldest are forgotten.
 const MOST_NONCES: usize = 10_000;
 
-/// Approvals whose end is still sent to the devices that got them.
+/// The most approvals whose end is still sent to the devices that received them.
 const MOST_PUSHED: usize = 4_096;
 
-/// What the push service of one gateway remembers. A restart forgets the nonces: then a denial on an old
-/// notification is refused, and the card is opened instead.
+/// The state of one gateway's push service. A restart forgets the nonces. A denial from an old
+/// notification is then refused, and its card is opened instead.
 #[derive(Debug, Default)]
 pub struct PushService {
     key: OnceLock<VapidKey>,
@@ -39,7 +40,7 @@ pub struct PushService {
     pushed: Mutex<HashMap<String, Vec<String>>>,
 }
 
-/// One message that was sent: the device may decide this approval with it, once.
+/// One message that was sent. With it, the device may decide about this approval once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushNonce {
     pub device: String,
@@ -49,7 +50,7 @@ pub struct PushNonce {
 }
 
 impl PushService {
-    /// The key, which is made at its first use and kept.
+    /// Returns the key, which is made at its first use and stored.
     pub(crate) fn key(&self, state_dir: &Path) -> Result<&VapidKey, TokenError> {
         if let Some(key) = self.key.get() {
             return Ok(key);
@@ -70,7 +71,7 @@ impl PushService {
         nonces
     }
 
-    /// A nonce for one message.
+    /// Makes a nonce for one message.
     fn nonce(
         &self,
         device: &str,
@@ -93,7 +94,7 @@ impl PushService {
         Some(nonce)
     }
 
-    /// Uses a nonce up, if it is one of this device and approval.
+    /// Uses up a nonce, if it belongs to this device and approval.
     pub fn take_nonce(&self, nonce: &str, device: &str, approval: &str, plan_digest: &str) -> bool {
         let mut nonces = self.nonces();
         let fits = |sent: &PushNonce| {
@@ -109,7 +110,7 @@ impl PushService {
         true
     }
 
-    /// Remembers who was sent an approval.
+    /// Remembers that a device received an approval.
     fn note_pushed(&self, approval: &str, device: &str) {
         let mut pushed = self.pushed.lock().unwrap_or_else(PoisonError::into_inner);
         if pushed.len() < MOST_PUSHED || pushed.contains_key(approval) {
@@ -118,7 +119,7 @@ impl PushService {
         }
     }
 
-    /// Who was sent an approval that has ended.
+    /// Returns the devices that received an approval, when it has ended.
     fn take_pushed(&self, approval: &str) -> Vec<String> {
         let mut pushed = self.pushed.lock().unwrap_or_else(PoisonError::into_inner);
         pushed.remove(approval).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! What becomes of runs that approvers allowed, on the cards that pages show: also where the caller waits for
-//! the result, and no event says it to the conversation.
+//! Shows on cards how allowed runs go on, even if a caller waits for the result and the
+//! conversation receives no event.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use tokio::sync::broadcast::error::RecvError;
 use super::patches::tell_run;
 use crate::gateway::Gateway;
 
-/// How often the record is looked at while runs are followed and much happens.
+/// The shortest time between two reads of the store while runs are followed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs that are followed at once. Of others a page learns when it is opened.
+/// The most runs that are followed at once. A page learns about other runs when it is opened.
 const MOST_FOLLOWED: usize = 256;
 
-/// A run that takes longer is followed on the page of its session.
+/// How long a run is followed. A longer run is followed on the page of its session.
 const LONGEST: Duration = Duration::from_hours(1);
 
 /// A run that is followed.
 #[derive(Debug)]
 struct WatchedAllowedRun {
     since: Instant,
-    /// What the pages were told.
+    /// The line that the pages received last.
     said: String,
 }
 
-/// Follows until the gateway ends.
+/// Follows allowed runs until the gateway ends.
 pub async fn follow(gateway: Arc<Gateway>) {
     let mut changes = gateway.dispatcher.approvals.changes();
     let mut followed: HashMap<String, WatchedAllowedRun> = HashMap::new();
@@ -61,7 +61,7 @@ fn has_pages(gateway: &Gateway) -> bool {
     approvers.iter().any(|client| client.topics.has_page())
 }
 
-/// Tells pages of what changed, and forgets runs that are over.
+/// Sends changes to the pages, and forgets runs that have ended.
 async fn look(gateway: &Arc<Gateway>, followed: &mut HashMap<String, WatchedAllowedRun>) {
     let (reader, ids) = (Arc::clone(gateway), followed.keys().cloned());
     let ids: Vec<String> = ids.collect();
@@ -94,7 +94,7 @@ fn is_over(run: &AllowedRun) -> bool {
     run.claim.state != ClaimState::Unfinished
 }
 
-/// The run that an approval allowed, if it was claimed.
+/// Returns the run that an approval allowed, if the approval was claimed.
 pub(super) fn read(gateway: &Gateway, id: &str) -> Option<AllowedRun> {
     let store = gateway.dispatcher.host.store();
     let claim: ApprovalClaim = store.approval(id).ok()?.claim?;

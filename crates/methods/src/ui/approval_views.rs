@@ -1,4 +1,4 @@
-//! The inbox, and one approval.
+//! The inbox, and the card of one approval.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,22 +23,23 @@ use super::views::page;
 use crate::gateway::Gateway;
 use crate::handlers::{Context, approvals_unavailable, find_approval, work};
 
-/// Rows of one page of the inbox.
+/// Rows on one page of the inbox.
 const ROWS: usize = 60;
 
-/// Pending approvals that are looked through for one agent's.
+/// The most pending approvals that are searched for those of one agent.
 const LOOKED_THROUGH: usize = 10_000;
 
-/// Equal approvals that one row stands for: as many as are decided together, with the row's own.
+/// The most equal approvals that one row stands for. Together with its own, that is as many as can
+/// be decided at once.
 const MOST_EQUAL: usize = 99;
 
-/// Rows of one agent that stand together before the next agent's.
+/// The most rows of one agent that stand together before the next agent's.
 const ROWS_IN_TURN: usize = 10;
 
-/// The latest decisions that are looked through for expired approvals.
+/// The most recent decisions that are searched for expired approvals.
 const MOST_ENDED: usize = 200;
 
-/// Expired approvals that the inbox offers to ask again.
+/// The most expired approvals that the inbox offers to ask again.
 const MOST_EXPIRED: usize = 5;
 
 /// The limit of each text of a card.
@@ -61,7 +62,7 @@ pub(super) async fn inbox(
         }
         let agents: Vec<(String, u64)> = agents.into_iter().collect();
         let mut rows: Vec<ApprovalSummary> = all.approvals;
-        // Of further rows a page takes the rows alone.
+        // A page that loads further rows needs only the rows.
         let is_first = offset == 0;
         let hosts = if is_first { hosts(&rows) } else { Vec::new() };
         if let Some(agent) = &agent {
@@ -74,7 +75,7 @@ pub(super) async fn inbox(
             (None, None) => all.unexpired,
             _ => rows.len() as u64,
         };
-        // The newest first, as new ones are put on top.
+        // The newest row comes first, because pages insert new rows at the top.
         rows.reverse();
         let rows = in_turns(grouped(gateway, rows));
         let from = usize::try_from(offset)
@@ -111,7 +112,7 @@ pub(super) async fn inbox(
     .await
 }
 
-/// One row for all that ask for exactly the same in one conversation.
+/// Makes one row of all approvals that ask for exactly the same in one conversation.
 fn grouped(gateway: &Gateway, all: Vec<ApprovalSummary>) -> Vec<InboxRow> {
     let config = gateway.dispatcher.host.config().ok();
     let colors = |agent: &str| {
@@ -142,7 +143,7 @@ fn grouped(gateway: &Gateway, all: Vec<ApprovalSummary>) -> Vec<InboxRow> {
     rows
 }
 
-/// The machines of these approvals, each once.
+/// Returns the machines of these approvals, each once.
 fn hosts(rows: &[ApprovalSummary]) -> Vec<String> {
     let mut names: Vec<&str> = rows.iter().map(place).collect();
     names.sort_unstable();
@@ -150,12 +151,13 @@ fn hosts(rows: &[ApprovalSummary]) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Where an approval's command would run.
+/// Returns where an approval's command would run.
 fn place(row: &ApprovalSummary) -> &str {
     row.node.as_deref().unwrap_or(&row.host)
 }
 
-/// By agent, a few of each in turn: no agent buries another's approvals, however many it has.
+/// Orders rows by agent, a few of each in turn, so that no agent buries another's approvals,
+/// however many it has.
 fn in_turns(rows: Vec<InboxRow>) -> Vec<InboxRow> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut keyed: Vec<(usize, String, InboxRow)> = Vec::with_capacity(rows.len());
@@ -170,12 +172,14 @@ fn in_turns(rows: Vec<InboxRow>) -> Vec<InboxRow> {
     keyed.into_iter().map(|(_, _, row)| row).collect()
 }
 
-/// Whether who has read the one has read the other, and they are of one conversation.
+/// Whether two approvals belong to one conversation and show the same, so that an approver who has
+/// read one has read the other.
 fn is_equal(one: &ApprovalSummary, other: &ApprovalSummary) -> bool {
     one.asks_the_same(other) && one.session_key == other.session_key
 }
 
-/// Those that expired in the last minutes and may be asked again. What cannot be read is left out.
+/// Returns the approvals that expired in the last minutes and may be asked again. Those that cannot
+/// be read are left out.
 fn expired(gateway: &Gateway) -> Vec<AskableApproval> {
     let approvals = gateway.dispatcher.host.approvals();
     let since = i64::try_from(now_ms()).unwrap_or(i64::MAX) - ASK_AGAIN_MS;
@@ -205,7 +209,7 @@ fn expired(gateway: &Gateway) -> Vec<AskableApproval> {
     shown.collect()
 }
 
-/// The latest decisions of approvers.
+/// Returns the latest decisions of approvers.
 fn recent(gateway: &Gateway) -> Result<Vec<RecentDecision>, WireError> {
     let approvals = gateway.dispatcher.host.approvals();
     let records = approvals.audit_log(&AuditFilter {
@@ -225,7 +229,7 @@ fn recent(gateway: &Gateway) -> Result<Vec<RecentDecision>, WireError> {
     Ok(read.collect())
 }
 
-/// One approval. Only a view that leaves nothing out comes with a ticket.
+/// Shows one approval. Only a view that leaves nothing out comes with a ticket.
 pub(super) async fn approval(
     context: Context<'_>,
     wanted: &ViewParams,
@@ -251,7 +255,7 @@ pub(super) async fn approval(
         let view = approval.view.bounded(CARD_BYTES);
         let is_whole = view.left_out_lines() == 0;
         client.show(&approval.id);
-        // What is masked was not shown: it is revealed first.
+        // Masked secrets were not shown. The viewer must reveal them first.
         let is_shown = is_whole && view.masked_secrets == 0 && approval.ended.is_none();
         let (mut tickets, mut digests) = (Map::new(), Map::new());
         let mut offer = |one: &PendingApproval| {
@@ -292,7 +296,7 @@ fn ticket(gateway: &Gateway, client: &Client, approval: &PendingApproval) -> Val
     ticket.expose().into()
 }
 
-/// Of these, the pending ones that show an approver exactly the same.
+/// Returns those of the given approvals that are pending and show an approver exactly the same.
 fn equals(
     gateway: &Gateway,
     approval: &PendingApproval,
@@ -313,7 +317,7 @@ fn equals(
     read.filter(is_same).collect()
 }
 
-/// The receipt of an approver who opens it, unless there is one of this device.
+/// Returns the receipt of an approver who opens the card, unless this device already has one.
 fn seen_now(client: &Client, approval: &PendingApproval) -> Option<Delivery> {
     let surface = surface(client);
     let is_known = |one: &Delivery| one.surface == surface && one.state == DeliveryState::Seen;
@@ -328,7 +332,7 @@ fn seen_now(client: &Client, approval: &PendingApproval) -> Option<Delivery> {
     })
 }
 
-/// Records a receipt, and tells the pages that show the card. The reader does not wait for that.
+/// Records a receipt, and notifies the pages that show the card. The reader does not wait for it.
 fn record_seen(context: Context<'_>, approval: PendingApproval, seen: Delivery) {
     let gateway = Arc::clone(context.gateway);
     tokio::task::spawn_blocking(move || {
@@ -336,7 +340,8 @@ fn record_seen(context: Context<'_>, approval: PendingApproval, seen: Delivery) 
         match store.record_delivery(&approval.id, &seen) {
             Ok(true) => tell_receipts(&gateway.dispatcher.hub.approvers(""), &approval),
             Ok(false) => {}
-            // It may not be on the disk yet; then it was seen all the same, and is not recorded.
+            // The approval may not be on the disk yet. It was seen all the same, and the receipt is
+            // lost.
             Err(error) => tracing::debug!(%error, "a receipt was not recorded"),
         }
     });

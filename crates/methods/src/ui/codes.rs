@@ -1,4 +1,4 @@
-//! Codes with which a browser of this machine gets in: each once, within a minute.
+//! Codes with which a browser on this machine logs in. Each works once, within a minute.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use interlock_wire::Secret;
 
-/// How long a code is good.
+/// How long a code is valid.
 pub(crate) const CODE_LIFE: Duration = Duration::from_mins(1);
 
-/// Codes at once; a new one then takes the place of the oldest.
+/// The most codes at once. A new one then replaces the oldest.
 const MOST_CODES: usize = 16;
 
-/// The codes that are out. They are secrets of 32 random bytes, kept in memory only.
+/// The codes that were issued and not used. They are secrets of 32 random bytes, and exist in
+/// memory only.
 #[derive(Debug, Default)]
 pub struct LoginCodes(Mutex<HashMap<u64, (Secret, Instant)>>);
 
@@ -31,7 +32,7 @@ impl LoginCodes {
         Ok(code)
     }
 
-    /// Uses a code up. False where there is none such, or its time is over.
+    /// Uses up a code. Returns false if it does not exist or has expired.
     pub fn take(&self, presented: &str, now: Instant) -> bool {
         let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         codes.retain(|_, (_, until)| *until > now);

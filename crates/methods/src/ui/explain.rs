@@ -1,4 +1,4 @@
-//! The verdict of this machine on a command that is not run, and the levels in force.
+//! Explains the levels in force, and how this machine would judge a command without running it.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use interlock_web::{ExplainedCommand, ExplainedLevel, ShownCase};
 use crate::gateway::Gateway;
 use crate::handlers::read_draft;
 
-/// The levels of an agent, each with the layers that it was joined from.
+/// Returns the levels of an agent, each with the layers that determine it.
 pub(super) fn levels(levels: &Levels) -> Vec<ExplainedLevel> {
     vec![
         level("security", &levels.security),
@@ -44,7 +44,7 @@ fn level<T: Copy + std::fmt::Display>(name: &'static str, joined: &Joined<T>) ->
     }
 }
 
-/// The verdict on shell text, in the agent's workspace. The error is for the reader.
+/// Returns the verdict on shell text, in the agent's workspace. The error is for the reader.
 pub(super) fn explain(
     gateway: &Gateway,
     agent: &AgentId,
@@ -77,12 +77,12 @@ pub(super) fn explain(
     ))
 }
 
-/// The longest text of cases, and the most of them.
+/// The longest text of cases, and the most cases in it.
 const MOST_CASES_BYTES: usize = 256 * 1024;
 const MOST_CASES: usize = 1_000;
 
-/// Judges cases by the policy in force, or by a draft of the document. Those that bring files of their own are left to the command
-/// line: a page makes none. The error is for the reader.
+/// Judges cases by the policy in force, or by a draft of the document. Cases with files of their
+/// own are left to the command line, because a page creates no files. The error is for the reader.
 pub(super) fn judge_cases(
     gateway: &Gateway,
     text: &str,
@@ -131,7 +131,7 @@ fn shown(evaluation: &Evaluation, asks_unbound: bool) -> ExplainedCommand {
     let word = match verdict.outcome {
         Outcome::Allow(_) => "allow",
         Outcome::Deny => "deny",
-        // Where no approver could say yes, it is not asked.
+        // If no approver could allow the command, the host refuses it instead of asking.
         Outcome::Ask if !can_be_approved(&verdict.binding, asks_unbound) => "refused",
         Outcome::Ask => "ask",
     };

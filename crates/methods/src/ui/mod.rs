@@ -1,10 +1,11 @@
 //! The Control UI: pages for browsers.
 //!
-//! The gateway's HTTP serves one document without data. A page is an operator's client like any other: it
-//! connects with a key of its own, gets in by a code or a token (`codes`, `phones`), and calls the methods that all
-//! clients call. `ui.open` renders a view (`open`, with `approval_views`, `sandbox_view` and `views` for each page), and `patches` sends what
-//! changes in it, and `allowed_runs` what becomes of runs. `receipts` records to which browsers an approval was sent. A page can allow only what it was shown whole, which a ticket
-//! proves (`tickets`).
+//! The gateway's HTTP serves one document without data. A page is an operator's client like any
+//! other: it connects with a key of its own, logs in with a code or a token (`codes`, `phones`),
+//! and calls the methods that all clients call. `ui.open` renders a view (`open`, with
+//! `approval_views`, `sandbox_view` and `views` for each page). `patches` sends what changes in a
+//! view, and `allowed_runs` how runs go on. `receipts` records to which browsers an approval was
+//! sent. A page can allow only what it was shown whole, which a ticket proves (`tickets`).
 
 pub mod allowed_runs;
 mod approval_views;
@@ -35,20 +36,20 @@ use interlock_access::token::TokenError;
 
 pub(crate) use patches::{receipts_changed, tell_end, tell_question};
 
-/// What all pages share.
+/// The state that all pages share.
 #[derive(Debug)]
 pub struct ControlUi {
     pub codes: LoginCodes,
     pub phones: PhoneCodes,
     pub(crate) tickets: DecisionTickets,
     screens: ScreenFollowers,
-    /// Proves to a browser that it talks to the gateway that it was paired with.
+    /// Proves to a browser that it talks to the gateway with which it was paired.
     pub key: DeviceIdentity,
-    /// The address of the pages, once the port is known.
+    /// The address of the pages, known once the port is open.
     address: OnceLock<String>,
-    /// Where the port is open, and whether it speaks TLS.
+    /// The address of the open port, and whether it speaks TLS.
     bound: OnceLock<(SocketAddr, bool)>,
-    /// The path below which they lie; empty for `/`.
+    /// The path below which the pages are served. Empty for `/`.
     base: OnceLock<String>,
 }
 
@@ -70,7 +71,7 @@ impl ControlUi {
         })
     }
 
-    /// The port is open.
+    /// Remembers the address when the port is open.
     pub fn opened(&self, bound: SocketAddr, has_tls: bool, base: &str) {
         let _ = self.bound.set((bound, has_tls));
         let _ = self.base.set(base.to_owned());

@@ -1,4 +1,4 @@
-//! `ui.open` and its like.
+//! `ui.open` and the other methods of pages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use super::screens::ScreenError;
 use super::{approval_views, patches, sandbox_view, screens, views};
 use crate::handlers::{Context, unavailable, work};
 
-/// What a page is about, as its address says.
+/// The parameters of a view, taken from the page's address.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ViewParams(Map<String, Value>);
 
@@ -33,14 +33,14 @@ impl ViewParams {
         self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// A list of texts.
+    /// Returns a list of texts.
     pub(super) fn texts(&self, name: &str) -> Vec<String> {
         let all = self.0.get(name).and_then(Value::as_array);
         let texts = all.into_iter().flatten().filter_map(Value::as_str);
         texts.map(str::to_owned).collect()
     }
 
-    /// A text without which the page is about nothing.
+    /// Returns a text without which the view cannot be rendered.
     pub(super) fn required(&self, name: &str) -> Result<&str, WireError> {
         self.text(name).ok_or_else(|| {
             let problem = format!("at /params: must have required property '{name}'");
@@ -49,14 +49,15 @@ impl ViewParams {
     }
 }
 
-/// `ui.open`. The connection is a page from then on, also where the view is refused.
+/// `ui.open`. From then on the connection is a page, even if the view is refused.
 pub(crate) async fn open(
     context: Context<'_>,
     asked: params::UiOpen,
 ) -> Result<UiOpened, WireError> {
     let wanted = ViewParams(asked.params.unwrap_or_default());
     let topics = &context.client.topics;
-    // Followed before anything is read: what changes meanwhile comes as a patch.
+    // The page subscribes before anything is read, so that changes during the read arrive as
+    // patches.
     let seq = topics.follow(patches::APPROVALS);
     let scope = match asked.view.as_str() {
         "inbox" | "approval" => OperatorScope::Approvals,
@@ -74,7 +75,8 @@ pub(crate) async fn open(
             seq = topics.follow(&topic);
             let opened = views::session(context, &wanted).await;
             if opened.is_err() {
-                // A name that is no session's is not kept: it may be as long as a message.
+                // The topic of a session that does not exist is dropped, because its name may be as
+                // long as a message.
                 topics.leave(&topic);
             }
             opened?
@@ -152,7 +154,7 @@ pub(crate) fn phone(context: Context<'_>, _: params::UiPhone) -> Result<UiPhoneI
     })
 }
 
-/// The time after this one.
+/// Returns the time after this duration, in milliseconds.
 fn in_ms(life: Duration) -> u64 {
     let until = (SystemTime::now() + life).duration_since(UNIX_EPOCH);
     until.map_or(0, |time| {
@@ -160,7 +162,7 @@ fn in_ms(life: Duration) -> u64 {
     })
 }
 
-/// `ui.code`: at the Unix socket only, where the caller is the owner.
+/// `ui.code`: only at the Unix socket, where the caller is the owner.
 pub(crate) fn code(context: Context<'_>, _: params::UiCode) -> Result<UiCodeMinted, WireError> {
     if context.client.address.is_some() {
         let message = "a code is given at the gateway's Unix socket only: interlock dashboard";

@@ -1,7 +1,7 @@
-//! What changes in pages that are open.
+//! Sends changes to open pages.
 //!
-//! A connection that opened a page gets no raw events of approvals: it gets rows to put into its inbox, and
-//! can allow only what it opened.
+//! A connection that opened a page receives no raw events of approvals. It receives rows for its
+//! inbox, and can allow only approvals that it opened.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn op(name: &str, id: String, html: interlock_web::Markup) -> UiPatchOp {
     }
 }
 
-/// Pages that are open: a new row, rendered once.
+/// Sends a new row, rendered once, to the open pages.
 pub(crate) fn tell_question(pages: &[Arc<Client>], approval: &PendingApproval) {
     let row = inbox_row(&InboxRow {
         summary: summary(approval),
@@ -40,7 +40,7 @@ pub(crate) fn tell_question(pages: &[Arc<Client>], approval: &PendingApproval) {
     );
 }
 
-/// The same for its end.
+/// Sends the end of an approval to the open pages.
 pub(crate) fn tell_end(pages: &[Arc<Client>], approval: &PendingApproval, ended: &ApprovalEnd) {
     let may_ask_again = may_be_asked_again(approval);
     let ops = [
@@ -58,7 +58,7 @@ pub(crate) fn tell_end(pages: &[Arc<Client>], approval: &PendingApproval, ended:
     send(pages, APPROVALS, &ops, Some(-1));
 }
 
-/// Pages on which a card is open: what became of its run, rendered once.
+/// Sends the state of an allowed run, rendered once, to the pages on which its card is open.
 pub(super) fn tell_run(pages: &[Arc<Client>], id: &str, line: &str) {
     let ops = [UiPatchOp {
         op: "replace".to_owned(),
@@ -68,14 +68,14 @@ pub(super) fn tell_run(pages: &[Arc<Client>], id: &str, line: &str) {
     send(pages, APPROVALS, &ops, None);
 }
 
-/// Pages on which a card is open: where it was shown by now.
+/// Sends the receipts of an approval to the pages on which its card is open.
 pub(super) fn tell_receipts(pages: &[Arc<Client>], approval: &PendingApproval) {
     let id = format!("receipts-{}", approval.id);
     let ops = [op("replace", id, receipts(approval))];
     send(pages, APPROVALS, &ops, None);
 }
 
-/// A receipt was recorded: pages that show the card show it.
+/// Updates the pages that show the card after a receipt was recorded.
 pub(crate) fn receipts_changed(gateway: &Gateway, id: &str) {
     let approval = gateway
         .dispatcher
@@ -87,7 +87,7 @@ pub(crate) fn receipts_changed(gateway: &Gateway, id: &str) {
     }
 }
 
-/// Whether a page offers to ask again. The host decides when it is asked to.
+/// Whether a page offers to ask again. The host makes the final decision when it receives the call.
 pub(super) fn may_be_asked_again(approval: &PendingApproval) -> bool {
     let is_here = approval.remote.is_none() && approval.node.is_none();
     let is_run =
@@ -96,7 +96,7 @@ pub(super) fn may_be_asked_again(approval: &PendingApproval) -> bool {
     is_here && is_run && ended.is_some_and(|ended| may_ask_again(ended.ending, ended.at_ms))
 }
 
-/// Whether the owner wants the commands of this agent in colors.
+/// Whether the owner wants this agent's commands in colors.
 pub(super) fn colors(approval: &PendingApproval) -> CommandColors {
     if approval.view.has_colors() {
         CommandColors::On
@@ -105,7 +105,7 @@ pub(super) fn colors(approval: &PendingApproval) -> CommandColors {
     }
 }
 
-/// What a row shows of an approval.
+/// Returns what a row shows of an approval.
 fn summary(approval: &PendingApproval) -> ApprovalSummary {
     ApprovalSummary {
         id: approval.id.clone(),

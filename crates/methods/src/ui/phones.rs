@@ -1,5 +1,6 @@
-//! How a phone gets in: a code that an operator shows as a QR code, and three words that both screens
-//! show. The code only lets a device ask; an operator who sees the same words lets it in.
+//! Pairs a phone with a code that an operator shows as a QR code, and three words that both screens
+//! show. The code only lets a device request pairing. An operator who sees the same words approves
+//! it.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,16 +11,16 @@ use interlock_config::Config;
 use interlock_wire::{OperatorScope, Scopes, Secret, WireError};
 use sha2::Sha256;
 
-/// How long a code is good.
+/// How long a code is valid.
 pub const PHONE_CODE_LIFE: Duration = Duration::from_mins(5);
 
-/// Codes at once; a new one then takes the place of the oldest.
+/// The most codes at once. A new one then replaces the oldest.
 const MOST_CODES: usize = 16;
 
-/// What a device that came with a code can be let in for.
+/// The scopes that a device with a code can get.
 const PHONE_SCOPES: [OperatorScope; 2] = [OperatorScope::Approvals, OperatorScope::Read];
 
-/// The codes that are out, each with the one device that used it. They are kept in memory only.
+/// The codes that were issued, each with the one device that used it. They exist in memory only.
 #[derive(Debug, Default)]
 pub struct PhoneCodes(Mutex<Vec<PhoneCode>>);
 
@@ -51,7 +52,8 @@ impl PhoneCodes {
         Ok(code)
     }
 
-    /// Whether a device may ask with this code. The first device that shows it keeps it.
+    /// Whether a device may request pairing with this code. The code belongs to the first device
+    /// that presents it.
     pub fn take(&self, presented: &str, device: &str, now: Instant) -> bool {
         let mut codes = self.lock(now);
         let mut codes = codes.iter_mut();
@@ -61,7 +63,7 @@ impl PhoneCodes {
         found.device.get_or_insert_with(|| device.to_owned()) == device
     }
 
-    /// The three words of a device that came with a code: both screens show them.
+    /// Returns the three words of a device that came with a code. Both screens show them.
     pub fn words(&self, device: &str, now: Instant) -> Option<String> {
         let codes = self.lock(now);
         let mut codes = codes.iter();
@@ -70,7 +72,7 @@ impl PhoneCodes {
     }
 }
 
-/// Of the scopes that a device asks for, those that a code can let it have.
+/// Returns those of the requested scopes that a code can give a device.
 pub fn within_phone_scopes(asked: &Scopes) -> Scopes {
     asked
         .iter()
@@ -89,8 +91,8 @@ fn words(code: &Secret, device: &str) -> String {
     chosen.collect::<Vec<_>>().join(" ")
 }
 
-/// Where a phone reaches the pages: by the address that the owner gave, or by the one that the port is
-/// open at. It must be encrypted, since browsers give pages no keys otherwise.
+/// Returns the address at which a phone reaches the pages: the address that the owner configured,
+/// or that of the open port. It must be encrypted, because browsers give pages no keys otherwise.
 pub fn phone_address(
     config: &Config,
     bound: Option<(SocketAddr, bool)>,
@@ -140,10 +142,10 @@ pub fn phone_address(
     ))
 }
 
-/// The address of this machine in its own network. Nothing is sent to find it.
+/// Returns the address of this machine in its own network. No packet is sent to find it.
 pub fn lan_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
-    // An address that is set aside for documents: it only chooses the way out.
+    // This address is reserved for documentation. It only selects the route.
     socket.connect(("192.0.2.1", 9)).ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_unspecified() && !address.is_loopback()).then_some(address)

@@ -1,5 +1,5 @@
-//! Receipts of pages: that an approval was sent to the browsers that are connected, or why it was not.
-//! That it was seen is recorded when its card is opened (`approval_views`).
+//! Records that an approval was sent to the connected browsers, or why it was not. That an approver
+//! saw it is recorded when its card is opened (`approval_views`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tokio::sync::broadcast::error::RecvError;
 use super::patches::receipts_changed;
 use crate::gateway::Gateway;
 
-/// Browsers with a receipt of their own for one approval; the others share one.
+/// The most browsers that get a receipt of their own for one approval. The others share one.
 const MOST_NAMED: usize = 8;
 
-/// Records until the gateway ends.
+/// Records receipts until the gateway ends.
 pub async fn follow(gateway: Arc<Gateway>) {
     let mut changes = gateway.dispatcher.approvals.changes();
     loop {
@@ -59,12 +59,12 @@ async fn record(gateway: &Arc<Gateway>, approval: &PendingApproval) {
     }
 }
 
-/// The surface of a browser. Its tabs are one target.
+/// Returns the surface of a browser. All its tabs are one target.
 pub(super) fn surface(client: &Client) -> String {
     format!("web:{}", client.device.as_deref().unwrap_or("local"))
 }
 
-/// One receipt for each browser, up to a number; then one for all others.
+/// Returns one receipt for each browser up to [`MOST_NAMED`], and one for all others.
 fn receipts(pages: &[Arc<Client>], at_ms: i64) -> Vec<Delivery> {
     let mut browsers: BTreeMap<String, (bool, &str)> = BTreeMap::new();
     for page in pages {

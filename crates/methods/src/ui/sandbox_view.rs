@@ -1,4 +1,5 @@
-//! Which conversations are sandboxed, how, and the directories of their sandboxes. Looking makes none.
+//! Shows which conversations are sandboxed and how, and the directories of their sandboxes.
+//! Rendering the view creates no directory.
 
 use std::time::UNIX_EPOCH;
 
@@ -33,7 +34,7 @@ pub(super) async fn sandbox(context: Context<'_>) -> Result<UiOpened, WireError>
     .await
 }
 
-/// What the config says of an agent.
+/// Returns what the config says about an agent's sandbox.
 fn covered(config: &Config, agent: &str) -> SandboxAgent {
     let coverage = SandboxCoverage::of_agent(config, agent);
     let mut row = SandboxAgent {
@@ -60,7 +61,7 @@ fn covered(config: &Config, agent: &str) -> SandboxAgent {
         }
         SandboxMode::All => "all".clone_into(&mut row.conversations),
     }
-    // A conversation that every mode but `off` holds.
+    // Every mode except `off` sandboxes this conversation.
     let other = format!("agent:{agent}:any-other");
     if let SandboxStanding::Active(settings) = standing_of(config, agent, &other) {
         describe(&mut row, &settings);
@@ -68,7 +69,7 @@ fn covered(config: &Config, agent: &str) -> SandboxAgent {
     row
 }
 
-/// The settings, and what they leave open.
+/// Describes the settings, and the access that they leave open.
 fn describe(row: &mut SandboxAgent, settings: &Sandbox) {
     row.is_sandboxed = true;
     let words = serde_json::to_value(settings).unwrap_or_default();
@@ -81,7 +82,7 @@ fn describe(row: &mut SandboxAgent, settings: &Sandbox) {
     row.workspace = word("workspaceAccess", "none");
     let network = words.get("network").and_then(|network| network.as_object());
     let keys = network.into_iter().flatten();
-    // What is not set says nothing.
+    // A key that is not set is not shown.
     let keys = keys
         .filter(|(_, value)| !value.is_null())
         .map(|(key, value)| {

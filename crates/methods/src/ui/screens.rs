@@ -1,4 +1,4 @@
-//! Terminals and output of background sessions, sent to the pages that watch them. One follower per
+//! Sends terminals and output of background sessions to the pages that watch them. One follower per
 //! session serves all its viewers.
 
 use std::collections::HashMap;
@@ -17,23 +17,23 @@ use interlock_wire::results::UiPatchOp;
 use super::patches;
 use crate::gateway::Gateway;
 
-/// Between two pictures of a screen.
+/// The time between two pictures of a screen.
 const FRAME: Duration = Duration::from_millis(60);
 
-/// How long a look at a session waits for more output.
+/// How long one read of a session waits for more output.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// Lines of output that a page shows of a session without a terminal.
+/// The lines of output that a page shows for a session without a terminal.
 const SHOWN_LINES: u64 = 400;
 
-/// Sessions that are followed at once: each takes a thread.
+/// The most sessions that are followed at once. Each takes a thread.
 const MOST_FOLLOWED: usize = 64;
 
-/// The viewers of each session that is followed.
+/// The viewers of each followed session.
 #[derive(Debug, Default)]
 pub(super) struct ScreenFollowers(Mutex<HashMap<String, Vec<Arc<Client>>>>, SizeOwners);
 
-/// The viewer that gave a session's terminal its size.
+/// The viewer that set the size of each session's terminal.
 type SizeOwners = Mutex<HashMap<String, Arc<Client>>>;
 
 impl ScreenFollowers {
@@ -41,7 +41,8 @@ impl ScreenFollowers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The viewers that are still there. None: the follower has none left, and ends.
+    /// Returns the viewers that are still connected. If none is left, it returns `None`, and the
+    /// follower ends.
     fn viewers(&self, session: &str, topic: &str) -> Option<Vec<Arc<Client>>> {
         let mut all = self.lock();
         let viewers = all.get_mut(session)?;
@@ -54,8 +55,8 @@ impl ScreenFollowers {
     }
 }
 
-/// Gives a session's terminal a size. The viewer that did so first owns it while it watches the session:
-/// two windows would else pull it to and fro.
+/// Sets the size of a session's terminal. The first viewer to do so owns the size while it watches
+/// the session. Otherwise two windows would keep resizing it.
 pub(super) fn fit(
     gateway: &Gateway,
     client: &Arc<Client>,
@@ -88,12 +89,13 @@ pub(super) enum ScreenError {
     Process(#[from] ProcessError),
 }
 
-/// The topic of a session.
+/// Returns the topic of a session.
 pub(super) fn topic(session: &str) -> String {
     format!("session:{session}")
 }
 
-/// Sends the session's picture to this client as it changes, until the session ends or the client leaves.
+/// Sends the session's picture to this client whenever it changes, until the session ends or the
+/// client leaves.
 pub(super) fn watch(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
@@ -149,7 +151,7 @@ fn follow(gateway: &Gateway, session: &str, mut shown: SessionPicture) {
             shown = now;
         }
         if is_over {
-            // There is nothing left to type into.
+            // An ended session accepts no input.
             let ended = UiPatchOp {
                 op: "remove".to_owned(),
                 id: "typing".to_owned(),
@@ -163,7 +165,7 @@ fn follow(gateway: &Gateway, session: &str, mut shown: SessionPicture) {
     }
 }
 
-/// The session as it stands now.
+/// Returns the present picture of a session.
 pub(super) fn picture(
     gateway: &Gateway,
     process: &Process,
@@ -188,13 +190,13 @@ pub(super) fn picture(
     }
 }
 
-/// Lines of output, each with everything spelled out that could be taken for something else.
+/// Returns lines of output in which every misleading character is spelled out.
 pub(super) fn visible(text: &str) -> String {
     let lines = text.lines().map(|line| ShownLine::new(line).to_string());
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The colors of a running terminal; one that has ended is plain.
+/// Returns the colored rows of a running terminal. A terminal that has ended has plain rows.
 fn styled(gateway: &Gateway, session: &str, picture: &Picture) -> Vec<ScreenRow> {
     let link = gateway.dispatcher.supervisor.session(session).ok();
     let drawing = link.and_then(|link| link.drawing().ok());
@@ -202,12 +204,12 @@ fn styled(gateway: &Gateway, session: &str, picture: &Picture) -> Vec<ScreenRow>
         return plain(picture);
     };
     let mut screen = Screen::new(picture.size);
-    // The session's own terminal answers its program; this copy answers nothing.
+    // The session's own terminal answers its program. This copy must not answer.
     let _ = screen.feed(&drawing.bytes);
     screen.styled_rows()
 }
 
-/// The rows of a picture without colors.
+/// Returns the rows of a picture without colors.
 pub(super) fn plain(picture: &Picture) -> Vec<ScreenRow> {
     let rows = picture.rows.iter().map(|row| ScreenRow {
         runs: vec![ScreenRun {

@@ -1,8 +1,8 @@
 //! Tickets: the proof that a page showed an approval whole.
 //!
-//! A ticket is handed out with a whole view and with nothing else, and a page allows nothing without it.
-//! It is made from a key of this process and names the viewer, the approval and the digest of its plan;
-//! the approval's own end is its end.
+//! A ticket is issued only with a whole view, and without it a page can allow nothing. It is
+//! derived from a key of this process and names the viewer, the approval and the digest of its
+//! plan. It is valid until the approval ends.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_approvals::PendingApproval;
@@ -26,7 +26,7 @@ impl DecisionTickets {
         ))
     }
 
-    /// The ticket of a viewer who was shown all of it.
+    /// Issues the ticket of a viewer who was shown the whole approval.
     pub(super) fn issue(&self, client: &Client, approval: &PendingApproval) -> Secret {
         let mut mac = <Hmac<Sha256>>::new_from_slice(self.0.expose().as_bytes())
             .unwrap_or_else(|_| unreachable!("a key of any length will do"));
@@ -40,7 +40,7 @@ impl DecisionTickets {
         Secret::new(URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
     }
 
-    /// Whether a page may allow this approval.
+    /// Checks that a page may allow this approval.
     pub(crate) fn check(
         &self,
         client: &Client,

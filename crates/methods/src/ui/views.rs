@@ -1,4 +1,4 @@
-//! The data of each page, read by the same functions that answer other clients.
+//! Reads the data of each page, through the same functions that answer other clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,23 +27,23 @@ use crate::handlers::{
     status, unavailable, work,
 };
 
-/// Sessions that are read at once.
+/// The sessions of one read.
 const SESSIONS: u64 = 1_000;
 
-/// Sessions that have ended on the page of all.
+/// The most ended sessions on the page of all sessions.
 const MOST_ENDED: usize = 100;
 
-/// Records on one page of the audit.
+/// The records on one page of the audit.
 const RECORDS: u64 = 100;
 
-/// Days in the picture of decisions.
+/// The days in the chart of decisions.
 const DAYS: i64 = 30;
 const DAY_MS: i64 = 86_400_000;
 
-/// Decisions that the picture counts; the oldest ones are left out first.
+/// The most decisions that the chart counts. The oldest ones are left out first.
 const COUNTED_DECISIONS: usize = 20_000;
 
-/// Approvers to choose from.
+/// The most approvers to choose from.
 const MOST_APPROVERS: usize = 100;
 
 pub(super) fn page(html: Markup) -> UiOpened {
@@ -53,7 +53,7 @@ pub(super) fn page(html: Markup) -> UiOpened {
     }
 }
 
-/// How many approvals wait.
+/// Returns the number of pending approvals.
 pub(super) async fn pending(context: Context<'_>) -> Result<u64, WireError> {
     work(context, |gateway| {
         let page = gateway.dispatcher.host.approvals().pending(0, 1);
@@ -64,7 +64,7 @@ pub(super) async fn pending(context: Context<'_>) -> Result<u64, WireError> {
     .await
 }
 
-/// One page of the sessions.
+/// Returns one page of the sessions.
 async fn session_listing(
     context: Context<'_>,
     wanted: params::ProcessList,
@@ -73,7 +73,7 @@ async fn session_listing(
     listed.map_err(|error| WireError::unavailable(error.to_string()))
 }
 
-/// Every session that runs, however old it is, and the newest of those that have ended.
+/// Shows every running session, however old it is, and the newest of those that have ended.
 pub(super) async fn sessions(context: Context<'_>) -> Result<UiOpened, WireError> {
     let (mut running, mut ended) = (Vec::new(), Vec::new());
     let (mut total_ended, mut cursor) = (0, None);
@@ -156,7 +156,7 @@ pub(super) async fn session(
     Ok(opened)
 }
 
-/// A session on a node, as the node shows it now.
+/// Returns the picture of a session on a node, as the node shows it now.
 async fn remote_picture(
     context: Context<'_>,
     session: &ProcessEntry,
@@ -205,7 +205,7 @@ pub(super) async fn nodes(context: Context<'_>) -> Result<UiOpened, WireError> {
     })))
 }
 
-/// The agents that the config names, and `main`.
+/// Returns the agents that the config names, and `main`.
 pub(super) fn agents(gateway: &Gateway) -> Result<Vec<String>, WireError> {
     let config = gateway
         .dispatcher
@@ -235,7 +235,7 @@ pub(super) async fn policy(
         method::require(OperatorScope::Admin, &context.client.scopes)?;
     }
     if !command.is_empty() {
-        // It looks for files.
+        // Explaining a command reads the file system, so it needs the write scope.
         method::require(OperatorScope::Write, &context.client.scopes)?;
     }
     let listing = node_list(context, params::NodeList::default()).await?;
@@ -343,11 +343,11 @@ pub(super) async fn audit(
     })))
 }
 
-/// Decisions of the last days.
+/// The decisions of the last days.
 struct RecentDecisions {
-    /// Allowed and denied per day, the oldest first.
+    /// Allowed and denied decisions per day, the oldest day first.
     days: Vec<(String, u64, u64)>,
-    /// Who decided.
+    /// The approvers who decided.
     approvers: BTreeSet<String>,
 }
 
@@ -458,7 +458,7 @@ pub(super) async fn health(context: Context<'_>) -> Result<UiOpened, WireError> 
     })))
 }
 
-/// What the security audit finds, as on the command line.
+/// Returns the findings of the security audit, as on the command line.
 fn findings(gateway: &Gateway) -> Vec<HealthFinding> {
     let found = audit_host(&gateway.dispatcher.host).into_iter();
     let found = found.map(|finding| HealthFinding {

@@ -210,36 +210,47 @@ const FLAG_PROGRAMS: &[FlagProgram] = &[
     },
 ];
 
-/// The most words in which other spellings are looked for. The rest of a longer line is compared
-/// only as written.
-const MAX_WORDS: usize = 256;
+/// The most spellings that are compared for one command. An honest line has one or two.
+const MAX_FORMS: usize = 16;
 
-/// The most spellings that are compared for one command.
-const MAX_FORMS: usize = 64;
+/// The spellings of the arguments of one command that a deny rule is compared with.
+#[derive(Debug)]
+pub(super) struct Spellings<'a> {
+    /// As written, and without the options before the subcommand.
+    pub lines: Vec<&'a [String]>,
+    /// Whether there are more than are compared. A rule about the program must then count as one
+    /// that may match: otherwise more options would lead past it.
+    pub has_more: bool,
+}
 
-/// Returns the same arguments without the options before the subcommand, if there are any.
-pub(super) fn without_global_options(names: &[String], arguments: &[String]) -> Vec<Vec<String>> {
+/// Returns the arguments as written and, for programs with subcommands, without the options before
+/// the subcommand. If an option may or may not take the next word, both readings are followed.
+pub(super) fn spellings<'a>(names: &[String], arguments: &'a [String]) -> Spellings<'a> {
+    let mut found = Spellings {
+        lines: vec![arguments],
+        has_more: false,
+    };
     let is_one = |program: &&SubcommandProgram| {
         names
             .iter()
             .any(|name| program.names.contains(&name.as_str()))
     };
     let Some(program) = SUBCOMMAND_PROGRAMS.iter().find(is_one) else {
-        return Vec::new();
+        return found;
     };
-    let mut found: Vec<Vec<String>> = Vec::new();
     let mut starts = vec![0];
     let mut seen = vec![false; arguments.len() + 1];
     while let Some(start) = starts.pop() {
         let Some(word) = arguments.get(start) else {
             continue;
         };
-        if std::mem::replace(&mut seen[start], true) || start >= MAX_WORDS {
+        if std::mem::replace(&mut seen[start], true) {
             continue;
         }
         if !word.starts_with(['-', '+']) || word == "-" {
-            if start > 0 && found.len() < MAX_FORMS {
-                found.push(arguments[start..].to_vec());
+            found.has_more |= found.lines.len() > MAX_FORMS;
+            if start > 0 && !found.has_more {
+                found.lines.push(&arguments[start..]);
             }
             continue;
         }
@@ -269,9 +280,6 @@ pub(super) fn means_flags(names: &[String], patterns: &[String], arguments: &[St
     let Some(program) = FLAG_PROGRAMS.iter().find(is_one) else {
         return false;
     };
-    if arguments.len() > MAX_WORDS {
-        return false;
-    }
     let (wanted, operands) = program.split(patterns);
     if wanted.is_empty() {
         return false;
@@ -363,10 +371,27 @@ mod tests {
             ("cargo", "+nightly push", true),
             ("ls", "-C . push", false),
         ] {
-            let forms = without_global_options(&[program.to_owned()], &words(line));
-            let is_there = forms.iter().any(|form| form[0] == "push");
-            assert_eq!(is_there, has, "{program} {line}: {forms:?}");
+            let line = words(line);
+            let forms = spellings(&[program.to_owned()], &line);
+            let is_there = forms.lines.iter().any(|form| form[0] == "push");
+            assert_eq!(is_there, has, "{program} {line:?}: {forms:?}");
+            assert!(!forms.has_more, "{program} {line:?}");
         }
+    }
+
+    #[test]
+    fn no_number_of_words_leads_past_a_rule() {
+        let git = ["git".to_owned()];
+        let many = format!("{}push --force", "-c a=b ".repeat(2_000));
+        let many = words(&many);
+        let forms = spellings(&git, &many);
+        assert!(forms.lines.iter().any(|form| form[0] == "push"));
+        // Each of these options may take the next word, so that there are too many readings.
+        let odd = words(&format!("{}push", "--odd x ".repeat(MAX_FORMS + 1)));
+        assert!(spellings(&git, &odd).has_more);
+        let rm = ["rm".to_owned()];
+        let files = words(&format!("-r -f {}", "file ".repeat(2_000)));
+        assert!(means_flags(&rm, &words("-rf **"), &files));
     }
 
     #[test]
