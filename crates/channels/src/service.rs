@@ -90,11 +90,7 @@ pub struct TestedTarget {
     pub target: String,
     /// The account's name, according to the platform.
     pub account: String,
-<<<<<<< HEAD
-    /// Why the platform did not take the message, or could not change it.
-=======
-    /// Why the platform did not accept the message.
->>>>>>> c6f0b538613c6de947fd63b93a4e75bdb850cc90
+    /// Why the platform did not accept the message, or could not change it.
     pub problem: Option<String>,
 }
 
@@ -131,12 +127,7 @@ impl ChatService {
         Arc::clone(&self.state().setup)
     }
 
-<<<<<<< HEAD
-    /// Sends a message that is about no approval to one target or to all, and waits until the platform
-    /// has changed it.
-=======
-    /// Sends a test message to one target, or to all.
->>>>>>> c6f0b538613c6de947fd63b93a4e75bdb850cc90
+    /// Sends a test message to one target or to all, and waits until the platform has changed it.
     pub async fn test(&self, name: Option<&str>) -> Vec<TestedTarget> {
         let wanted: Vec<_> = {
             let state = self.state();
@@ -164,7 +155,6 @@ impl ChatService {
         tested
     }
 
-<<<<<<< HEAD
     /// Sends a test message and changes it, as the message of an approval changes when the approval
     /// ends: the platform must take it, name it, and find it again by that name. The error says which
     /// step failed.
@@ -205,10 +195,7 @@ impl ChatService {
         changed.map_err(|failure| format!("the message arrived, but cannot be changed: {failure}"))
     }
 
-    /// An approval was asked or has ended.
-=======
     /// Wakes the service, because an approval was requested or has ended.
->>>>>>> c6f0b538613c6de947fd63b93a4e75bdb850cc90
     pub fn look_now(&self) {
         self.changed.notify_one();
     }

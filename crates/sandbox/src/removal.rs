@@ -138,7 +138,7 @@ mod tests {
             }
             at = next;
         }
-        let closed = std::os::unix::fs::PermissionsExt::from_mode(0);
+        let closed = std::os::unix::fs::PermissionsExt::from_mode(0o000);
         std::fs::set_permissions(tree.join("d/d"), closed).unwrap();
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());
