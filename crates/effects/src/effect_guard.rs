@@ -18,7 +18,7 @@ pub(crate) struct EffectGuard {
     root: PathBuf,
     /// The owner's own table, relative to the workspace.
     protect: Vec<PathBuf>,
-    /// The program that makes this judgement, if it is in the workspace.
+    /// The program that makes this judgment, if it is in the workspace.
     binary: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What starting by plan costs, next to the system's own way.
+//! Measures the cost of a start by plan, compared with the system's own way.
 //!
 //! `cargo bench -p interlock-engine`
 
@@ -48,13 +48,13 @@ fn run(bencher: divan::Bencher, line: &str, expected: u64) {
     });
 }
 
-/// Verify, open, check, hash (as root), start, both pipes, wait.
+/// Verifies, opens, checks, hashes (as root), starts, reads both pipes and waits.
 #[divan::bench]
 fn true_by_plan(bencher: divan::Bencher) {
     run(bencher, "/bin/true", 0);
 }
 
-/// As much of the same as the standard library does: `posix_spawn`, both pipes, wait.
+/// Does the part of this that the standard library supports: `posix_spawn`, both pipes, wait.
 #[divan::bench]
 fn true_by_posix_spawn(bencher: divan::Bencher) {
     bencher.bench_local(|| {

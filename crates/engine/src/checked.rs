@@ -71,7 +71,7 @@ pub(super) struct HeldFile<'a> {
 }
 
 /// The property of a file that decides how it is executed. This differs from its kind in a
-/// judgement: it matters here only whether the kernel can execute the file from a descriptor.
+/// judgment: it matters here only whether the kernel can execute the file from a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Executed by descriptor: nothing can be swapped between check and start.

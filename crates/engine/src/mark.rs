@@ -119,7 +119,7 @@ mod tests {
             command.args(["-c", text]).spawn().unwrap()
         };
         let mut plain = sleeper("exec sleep 60");
-        // `ulimit -x` sets the same limit.
+        // `ulimit -x` is the same limit.
         let mut marked =
             sleeper("ulimit -x 5 2> /dev/null || exec prlimit --locks=5 sleep 60; exec sleep 60");
         let pid = |child: &std::process::Child| i32::try_from(child.id()).unwrap();

@@ -41,7 +41,7 @@ static SANDBOX_INIT: AtomicI32 = AtomicI32::new(0);
 /// Time after SIGKILL until remaining processes are given up and reported.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// How often the process table is read again if it shows nothing although there is something.
+/// How often the process table is read if it shows nothing although there is something.
 const LOOKS: usize = 3;
 
 /// A process of a run.

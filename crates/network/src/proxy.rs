@@ -261,8 +261,8 @@ impl Drop for CarriedConnection<'_> {
     }
 }
 
-/// Excludes addresses that no entry can mean: those that stand for names, for every address, or for
-/// several machines.
+/// Whether an entry could mean this address. It excludes addresses that stand for names, for every
+/// address, or for several machines.
 fn is_usable(address: IpAddr) -> bool {
     !is_own_block(address) && !address.is_unspecified() && !address.is_multicast()
 }

@@ -252,8 +252,8 @@ impl ScopeStore {
     }
 
     /// Removes the scopes that have been unused for the longest time, if there is no room for
-    /// another. Scopes with changes that wait for their owner stay, and so does work outside this
-    /// machine. The caller holds the lock.
+    /// another. Scopes with changes that wait for their owner stay, and so do those with work on
+    /// other machines. The caller holds the lock.
     fn make_room(&self, most: usize) -> io::Result<()> {
         let is_scope =
             |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());

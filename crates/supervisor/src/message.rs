@@ -267,7 +267,7 @@ pub(super) enum SessionRequest {
     Kill {
         signal: i32,
     },
-    /// Moves the run to the background: no call waits for its result any more.
+    /// Moves the run to the background: no call waits for its result anymore.
     Background,
     /// Confirms that the result was received completely, so that the session need not be kept.
     Taken,

@@ -32,8 +32,8 @@ const MAX_WALKS: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerOrigin {
     Outside,
-    /// It descends from a run of this state directory, which the given process serves, or, with
-    /// `None`, from a run of another state directory.
+    /// It descends from a run of this state directory, which the given process serves. `None` for a
+    /// run of another state directory, and for a run whose supervisor is gone.
     Run(Option<i32>),
 }
 

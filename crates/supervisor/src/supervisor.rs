@@ -63,7 +63,7 @@ pub(super) struct Setup {
     pub version: String,
     pub instance: String,
     pub listener: UnixListener,
-    /// The pipe to the guard, whose other end closes when the guard dies.
+    /// A descriptor whose other end closes when the guard dies.
     pub guard: OwnedFd,
     /// The lock that is shared with the guard. It is released when this supervisor takes no further
     /// runs.
@@ -77,7 +77,7 @@ struct Supervisor {
     parent: Parent,
     events: OwnedFd,
     directory: OwnedFd,
-    /// Signals that a child has stopped or ended.
+    /// Becomes readable when a child has stopped or ended.
     children: OwnedFd,
     next_token: u64,
     hellos: HashMap<u64, NewConnection>,

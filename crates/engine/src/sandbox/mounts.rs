@@ -575,7 +575,8 @@ fn hold(place: &OwnedFd, access: MountAccess) -> io::Result<()> {
     attach(&tree, place)
 }
 
-/// If only listed files may be executed, no file that a run could have written is among them.
+/// Returns the attribute that forbids execution on writable mounts if only listed files may be
+/// executed: no listed file may be one that a run could have written.
 fn not_executed(plan: &SandboxPlan, access: MountAccess) -> u64 {
     match (&plan.executables, access) {
         (Some(_), MountAccess::Rw) => ATTRIBUTE_NO_EXECUTE,

@@ -25,7 +25,7 @@ const READ: [&str; 9] = [
 ];
 
 /// Confines the calling process, which has one thread, and everything that it starts. On a kernel
-/// without Landlock, only the filter and the user protect the rest.
+/// without Landlock, only the filter and the user confine it.
 pub(super) fn confine_to_name_files() -> io::Result<()> {
     restrict().map_err(|error| io::Error::other(error.to_string()))
 }

@@ -187,8 +187,8 @@ impl From<io::Error> for SpawnError {
 
 /// Starts the child and returns once it runs its own program. An error means that nothing runs.
 ///
-/// This works like `posix_spawn`, which supports neither sessions with a terminal nor execution by
-/// descriptor: its cost does not grow with the memory of this process.
+/// This works like `posix_spawn`, so that its cost does not grow with the memory of this process.
+/// `posix_spawn` itself supports neither sessions with a terminal nor execution by descriptor.
 pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
     let mut stack: Vec<MaybeUninit<u128>> = Vec::new();
     if launch.is_confined() {

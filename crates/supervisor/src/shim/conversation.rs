@@ -53,7 +53,7 @@ pub(super) fn serve(live: &Arc<Live>, connection: UnixStream) {
 }
 
 /// Threads for conversations with a run that may have used up all available processes. They exist
-/// before the run does, so that it can always be ended.
+/// before the run does, so that the run can always be ended.
 pub(super) struct Reserve(Sender<ConversationTask>);
 
 type ConversationTask = Box<dyn FnOnce() + Send>;

@@ -119,8 +119,7 @@ impl Live {
         }
         if !state.wrote_too_much {
             state.wrote_too_much = true;
-            // This is unknown while the run is still starting. The function that begins the session
-            // then ends it.
+            // The run is unknown while it is still starting. `Live::begin` then ends it.
             if let Some(run) = self.run.get() {
                 run.request_end(Signal::KILL);
             }
