@@ -1,4 +1,4 @@
-//! Questions of the policy, and those who wait for an answer.
+//! Requests for approval, and the callers that wait for a decision.
 
 use std::process::{Child, Stdio};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Machine, Run, eventually};
 
-/// `interlock exec`, waiting for a decision, with the short id of what it asks.
+/// `interlock exec` that waits for a decision, with the short id of its approval.
 pub struct Waiting {
     pub child: Child,
     pub id: String,
@@ -50,7 +50,7 @@ impl Machine {
         self.pending().iter().map(id).collect()
     }
 
-    /// An approval without a waiting caller, by its id.
+    /// Requests an approval without a waiting caller, and returns its id.
     pub fn put_down(&self, arguments: &[&str]) -> String {
         let mut all = vec!["exec", "--no-wait", "--json"];
         all.extend(arguments);
@@ -61,14 +61,14 @@ impl Machine {
         result["approvalId"].as_str().unwrap().to_owned()
     }
 
-    /// One that was allowed, and waits to be run.
+    /// Requests an approval and allows it, so that it is ready to run.
     pub fn approved(&self, arguments: &[&str]) -> String {
         let id = self.put_down(arguments);
         self.ok(&["approvals", "approve", &id]);
         id
     }
 
-    /// Runs what was approved.
+    /// Runs an approved command.
     pub fn run_approved(&self, id: &str, arguments: &[&str]) -> Run {
         let mut all = vec!["exec", "--approval", id];
         all.extend(arguments);

@@ -1,4 +1,4 @@
-//! A real browser, driven over the WebDriver protocol: Chromium without a window.
+//! A real browser, controlled over the WebDriver protocol: headless Chromium.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,34 +16,35 @@ use tungstenite::{Message, WebSocket};
 use super::ws::Gateway;
 use super::{Machine, eventually};
 
-/// Only a failure takes so long.
+/// The longest wait. Only a failure reaches it.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What the window is like.
+/// The kind of window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Screen {
     Phone,
     Laptop,
 }
 
-/// One browser with a profile of its own. It ends when it is dropped.
+/// One browser with a profile of its own. It ends when this is dropped.
 pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    /// Where the browser speaks its own protocol.
+    /// The address of the browser's own protocol.
     debugger: String,
-    /// Removed with the browser.
+    /// The profile, which is removed with the browser.
     profile: tempfile::TempDir,
 }
 
 impl Browser {
-    /// None, with the reason printed, where Chromium or its driver is not installed.
+    /// Starts a browser. Returns `None`, with the reason printed, if Chromium or its driver is not
+    /// installed.
     pub fn start(screen: Screen) -> Option<Self> {
         Self::start_with(screen, &[])
     }
 
-    /// A browser whose profile accepts what the key of this certificate signed, or the certificate itself.
+    /// Starts a browser that accepts this certificate, and certificates that its key signed.
     pub fn start_trusting(screen: Screen, certificate: &Path) -> Option<Self> {
         let key = key_hash(certificate);
         Self::start_with(
@@ -65,7 +66,7 @@ impl Browser {
             .prefix("interlock-browser-")
             .tempdir_in("/tmp")
             .unwrap();
-        // The port that it chooses may be taken the moment it wants it.
+        // Another process may take the port that the driver has chosen.
         let started = (0..10).find_map(|_| start_driver(driver));
         let (driver, port) = started.expect("the driver starts");
         let mut browser = Self {
@@ -101,7 +102,7 @@ impl Browser {
             "goog:chromeOptions": { "binary": program, "args": arguments },
             "goog:loggingPrefs": { "browser": "ALL" },
         } } });
-        // On a machine that is busy the browser may not be there in the time that its driver gives it.
+        // On a busy machine, the browser may not start within the driver's time limit.
         let mut tries = (0..3).map(|_| browser.try_request("POST", "/session", Some(&wanted)));
         let made = tries.find_map(Result::ok).expect("the browser starts");
         made["sessionId"]
@@ -120,7 +121,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// A browser that the gateway lets in by a code.
+    /// Starts a browser that logs in to the gateway with a code.
     pub fn inside(machine: &Machine, screen: Screen) -> Option<Self> {
         let browser = Self::start(screen)?;
         browser.go(&dashboard(machine));
@@ -131,7 +132,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// The colors that the system asks for.
+    /// Sets the color scheme that the system prefers.
     pub fn prefer(&self, theme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
         self.cdp(
@@ -170,13 +171,13 @@ impl Browser {
         self.request(method, &path, body)
     }
 
-    /// A command of the browser's own protocol.
+    /// Sends a command of the browser's own protocol.
     pub fn cdp(&self, command: &str, params: &Value) -> Value {
         let call = json!({ "cmd": command, "params": params });
         self.of_session("POST", "/goog/cdp/execute", &call)
     }
 
-    /// The browser's own protocol of a service worker or a page, by its kind.
+    /// Connects to a service worker or a page, by its kind, with the browser's own protocol.
     fn target(&self, kind: &str) -> WebSocket<TcpStream> {
         let mut stream = TcpStream::connect(&self.debugger).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -197,7 +198,7 @@ impl Browser {
         tungstenite::client(address, stream).unwrap().0
     }
 
-    /// The value of an expression in the service worker.
+    /// Returns the value of an expression in the service worker.
     pub fn in_worker(&self, expression: &str) -> Value {
         let mut socket = self.target("service_worker");
         let params =
@@ -205,11 +206,11 @@ impl Browser {
         command(&mut socket, "Runtime.evaluate", &params)
     }
 
-    /// Hands the service worker a message, as a push service would.
+    /// Delivers a message to the service worker, as a push service would.
     pub fn deliver_push(&self, origin: &str, message: &Value) {
         let mut socket = self.target("page");
         send(&mut socket, 1, "ServiceWorker.enable", &json!({}));
-        // The registration is told in an event.
+        // An event names the registration.
         let registration = loop {
             let event = next(&mut socket);
             let registrations = &event["params"]["registrations"];
@@ -236,18 +237,18 @@ impl Browser {
         self.of_session("POST", "/back", &json!({}));
     }
 
-    /// The value of an expression in the page.
+    /// Returns the value of an expression in the page.
     pub fn js(&self, expression: &str) -> Value {
         self.script(&format!("return ({expression})"))
     }
 
-    /// Statements in the page.
+    /// Runs statements in the page.
     pub fn script(&self, text: &str) -> Value {
         let call = json!({ "script": text, "args": [] });
         self.of_session("POST", "/execute/sync", &call)
     }
 
-    /// The value of a promise in the page.
+    /// Returns the value of a promise in the page.
     pub fn wait_for(&self, promise: &str) -> Value {
         let text = format!(
             "const done = arguments[0]; Promise.resolve({promise}).then((value) => done({{ value }}), (error) => done({{ error: error?.code ?? String(error), message: error?.message }}))"
@@ -281,7 +282,7 @@ impl Browser {
         }
     }
 
-    /// All that is to be read on the page.
+    /// Returns all readable text of the page.
     pub fn text(&self) -> String {
         self.js("document.body.innerText")
             .as_str()
@@ -299,7 +300,7 @@ impl Browser {
         self.until(text, &format!("document.body.innerText.includes({quoted})"));
     }
 
-    /// The middle of an element, which is brought into view.
+    /// Scrolls an element into view and returns its center.
     #[track_caller]
     pub fn place(&self, selector: &str) -> (f64, f64) {
         let selector = json!(selector);
@@ -315,7 +316,7 @@ impl Browser {
         self.cdp("Input.dispatchMouseEvent", &event);
     }
 
-    /// A real click in the middle of an element.
+    /// Performs a real click on the center of an element.
     #[track_caller]
     pub fn click(&self, selector: &str) {
         let at = self.place(selector);
@@ -323,7 +324,8 @@ impl Browser {
         self.mouse("mouseReleased", at, 1);
     }
 
-    /// A field that is typed into next: a page that is still being drawn may move it away from the click.
+    /// Clicks a field until it has the focus, because a page that is still being drawn may move it
+    /// away.
     pub fn click_field(&self, selector: &str) {
         eventually(&format!("{selector} has the focus"), || {
             self.click(selector);
@@ -331,7 +333,7 @@ impl Browser {
         });
     }
 
-    /// One key, with what it types.
+    /// Presses one key, with the text that it types.
     pub fn press(&self, key: &str) {
         let (text, code) = match key {
             "Enter" => ("\r", 13),
@@ -348,7 +350,7 @@ impl Browser {
         );
     }
 
-    /// Text into what has the focus.
+    /// Types text into the focused element.
     pub fn type_text(&self, text: &str) {
         for character in text.chars() {
             match character {
@@ -358,17 +360,17 @@ impl Browser {
         }
     }
 
-    /// What the page and the browser complained about.
+    /// Returns the complaints of the page and the browser.
     pub fn logs(&self) -> Value {
         self.of_session("POST", "/se/log", &json!({ "type": "browser" }))
     }
 
-    /// What the window shows as a picture, under `target/ui-shots`.
+    /// Saves a picture of the window under `target/ui-shots`.
     pub fn window_shot(&self, name: &str) {
         self.keep_shot(name, &json!({ "format": "png" }));
     }
 
-    /// The whole page as a picture.
+    /// Saves a picture of the whole page.
     pub fn shot(&self, name: &str) {
         let size = self.js("[document.documentElement.scrollWidth, Math.min(document.documentElement.scrollHeight, 4000)]");
         let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1 });
@@ -377,7 +379,7 @@ impl Browser {
     }
 
     fn keep_shot(&self, name: &str, wanted: &Value) {
-        // What is still fading in would look faint.
+        // An element that is still fading in would look faint.
         self.until(
             "what moves has come to rest",
             "document.getAnimations().every((one) => one.playState !== 'running')",
@@ -390,8 +392,8 @@ impl Browser {
     }
 }
 
-/// Head and body of an answer. The driver and the browser keep connections open, whatever they are asked:
-/// the length says where it ends.
+/// Reads the head and the body of an answer. The driver and the browser keep connections open even
+/// if asked to close them, so the length marks the end.
 fn read_by_length(stream: TcpStream) -> (String, String) {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
@@ -426,7 +428,7 @@ fn next(socket: &mut WebSocket<TcpStream>) -> Value {
     }
 }
 
-/// The answer to one command.
+/// Returns the answer to one command.
 fn command(socket: &mut WebSocket<TcpStream>, method: &str, params: &Value) -> Value {
     send(socket, 7, method, params);
     loop {
@@ -438,13 +440,13 @@ fn command(socket: &mut WebSocket<TcpStream>, method: &str, params: &Value) -> V
     }
 }
 
-/// The hash by which a browser knows the public key of a certificate.
+/// Returns the hash by which a browser identifies the public key of a certificate.
 fn key_hash(certificate: &Path) -> String {
     let der = crate::tls::certificate(certificate);
     STANDARD.encode(Sha256::digest(crate::tls::public_key(&der)))
 }
 
-/// The driver, and the port that it says.
+/// Starts the driver, and returns it with the port that it prints.
 fn start_driver(program: &str) -> Option<(Child, u16)> {
     let mut driver = Command::new(program)
         .args(["--port=0", "--log-level=SEVERE"])
@@ -465,7 +467,7 @@ fn start_driver(program: &str) -> Option<(Child, u16)> {
         let _ = driver.wait();
         return None;
     };
-    // What it says later is read, so that it never waits for a reader.
+    // Later output is read and dropped, so that the driver never blocks on a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
     Some((driver, port))
 }
@@ -489,14 +491,14 @@ fn shots() -> PathBuf {
     target.join("ui-shots")
 }
 
-/// The address that lets a browser in.
+/// Returns the address that logs a browser in.
 pub fn dashboard(machine: &Machine) -> String {
     let answer = machine.ok(&["dashboard", "--json"]).json();
     answer["url"].as_str().unwrap().to_owned()
 }
 
 impl Gateway {
-    /// The address of a page.
+    /// Returns the address of a page.
     pub fn page(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }

@@ -1,5 +1,5 @@
-//! Stand-ins for chat servers: HTTPS on loopback, with the shapes that the platforms document. They are
-//! not the real ones; `tests/run-heavy matrix` and `telegram` use those.
+//! Stand-ins for chat servers: HTTPS on loopback, in the shapes that the platforms document. They
+//! are not the real servers. `tests/run-heavy matrix` and `telegram` use those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -21,10 +21,10 @@ pub use discord::{DISCORD_APPLICATION, DISCORD_BOT, DiscordStandIn};
 pub use slack::{SLACK_APP, SLACK_BOT, SLACK_TEAM, SlackStandIn};
 pub use socket::ChatSocket;
 
-/// The longest time that a stand-in waits for news, unless it waits as it is told.
+/// The longest time that a stand-in waits for events, unless it is patient.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// One call as a server got it.
+/// One call as a server received it.
 #[derive(Debug, Clone)]
 pub struct ChatCall {
     pub method: String,
@@ -45,19 +45,20 @@ impl ChatCall {
     }
 }
 
-/// An HTTPS server whose answers a function gives.
+/// An HTTPS server whose answers a function supplies.
 pub struct HttpsServer {
     pub port: u16,
-    /// Connections that were accepted, whatever they said.
+    /// The number of accepted connections, whatever was sent on them.
     pub accepted: Arc<AtomicUsize>,
-    /// Calls that were answered, over whichever connection.
+    /// The number of answered calls, over all connections.
     pub answered: Arc<AtomicUsize>,
-    /// While it is set, every call breaks off.
+    /// While this is set, every call breaks off.
     pub is_away: Arc<AtomicBool>,
 }
 
 impl HttpsServer {
-    /// Writes the certificate's authority where a gateway of this machine is told to look.
+    /// Starts a server, and writes its certificate authority to where this machine's gateway looks
+    /// for it.
     pub fn start(
         machine: &Machine,
         answer: impl Fn(&ChatCall) -> (u16, Value) + Send + Sync + 'static,
@@ -65,7 +66,7 @@ impl HttpsServer {
         Self::start_with_sockets(machine, answer, |_, _| {})
     }
 
-    /// The same with WebSockets, each of which a function serves until its end.
+    /// Starts a server with WebSockets. A function serves each of them until its end.
     pub fn start_with_sockets(
         machine: &Machine,
         answer: impl Fn(&ChatCall) -> (u16, Value) + Send + Sync + 'static,
@@ -123,7 +124,7 @@ fn serve(
     socket: &dyn Fn(&ChatCall, ChatSocket),
 ) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
-    // An answer does not wait until the client has confirmed what came before it.
+    // Without this, an answer would wait until the client has confirmed earlier data.
     let _ = stream.set_nodelay(true);
     let mut stream = certified.accept(stream);
     let mut all = Vec::new();
@@ -161,7 +162,7 @@ fn serve(
     }
 }
 
-/// The first call, once all of it has come.
+/// Returns the first call once it has arrived completely.
 fn take_call(all: &mut Vec<u8>) -> Option<ChatCall> {
     let at = all.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&all[..at]).into_owned();
@@ -184,12 +185,12 @@ fn take_call(all: &mut Vec<u8>) -> Option<ChatCall> {
     Some(call)
 }
 
-/// What a stand-in remembers, and a bell that rings when it changes.
+/// The state of a stand-in, with a signal for its changes.
 #[derive(Default)]
 pub struct Shared<T> {
     value: Mutex<T>,
     changed: Condvar,
-    /// It waits for news as long as the call says, as the platforms do.
+    /// Whether the stand-in waits for events as long as a call asks, as the platforms do.
     pub is_patient: AtomicBool,
 }
 
@@ -226,7 +227,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// A Matrix homeserver with the calls that Interlock makes.
+/// A Matrix homeserver that supports the calls of Interlock.
 pub struct MatrixStandIn {
     pub server: HttpsServer,
     pub state: Arc<Shared<MatrixState>>,
@@ -246,11 +247,11 @@ pub struct MatrixState {
     pub redacted: BTreeSet<String>,
     /// Calls, without the long polls.
     pub calls: Vec<ChatCall>,
-    /// The next so many sends answer 429.
+    /// The number of further sends that are answered with 429.
     pub busy: usize,
     /// Messages with this text are refused.
     pub refused_text: Option<String>,
-    /// Sent messages get ids that are this much longer.
+    /// The number of characters by which ids of sent messages are longer.
     pub longer_ids: usize,
 }
 
@@ -269,7 +270,7 @@ impl MatrixStandIn {
             .change(|state| state.add(room, sender, kind, content))
     }
 
-    /// A person reacts.
+    /// Adds a person's reaction.
     pub fn react(&self, room: &str, sender: &str, event: &str, key: &str) -> String {
         let relation = json!({ "rel_type": "m.annotation", "event_id": event, "key": key });
         self.add(
@@ -280,7 +281,7 @@ impl MatrixStandIn {
         )
     }
 
-    /// A person types.
+    /// Adds a person's message.
     pub fn say(&self, room: &str, sender: &str, text: &str) -> String {
         self.say_with(room, sender, &json!({ "msgtype": "m.text", "body": text }))
     }
@@ -289,7 +290,7 @@ impl MatrixStandIn {
         self.add(room, sender, "m.room.message", content)
     }
 
-    /// The messages that Interlock sent to a room, without edits: id and content.
+    /// Returns the messages that Interlock sent to a room, without edits: id and content.
     pub fn prompts(&self, room: &str) -> Vec<(String, Value)> {
         let state = self.state.lock();
         let own = state.events.iter().filter(|(at, event)| {
@@ -306,7 +307,7 @@ impl MatrixStandIn {
         .collect()
     }
 
-    /// What a message says now.
+    /// Returns the present text of a message.
     pub fn shown(&self, event: &str) -> String {
         let state = self.state.lock();
         let body = |content: &Value| content["body"].as_str().unwrap_or_default().to_owned();
@@ -324,7 +325,7 @@ impl MatrixStandIn {
         text
     }
 
-    /// The notices that Interlock sent to a room.
+    /// Returns the notices that Interlock sent to a room.
     pub fn notices(&self, room: &str) -> Vec<String> {
         let state = self.state.lock();
         let own = state.events.iter().filter(|(at, event)| {
@@ -334,7 +335,7 @@ impl MatrixStandIn {
             .collect()
     }
 
-    /// Interlock's own reactions to a message that were not taken back.
+    /// Returns Interlock's own reactions to a message that were not removed.
     pub fn seeds(&self, event: &str) -> Vec<String> {
         let state = self.state.lock();
         let own = state.events.iter().filter(|(_, one)| {
@@ -521,7 +522,7 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
     })
 }
 
-/// Telegram's bot interface with the calls that Interlock makes.
+/// Telegram's bot interface, which supports the calls of Interlock.
 pub struct TelegramStandIn {
     pub server: HttpsServer,
     pub state: Arc<Shared<TelegramState>>,
@@ -530,7 +531,7 @@ pub struct TelegramStandIn {
 #[derive(Default)]
 pub struct TelegramState {
     updates: Vec<Value>,
-    /// Every answer has what was confirmed before as well.
+    /// Whether every answer also repeats confirmed updates.
     pub repeats: bool,
     /// Messages by number: chat, text, buttons.
     pub messages: BTreeMap<i64, Value>,
@@ -558,7 +559,7 @@ impl TelegramStandIn {
         });
     }
 
-    /// A person presses a button.
+    /// Reports that a person pressed a button.
     pub fn press(&self, person: i64, message: i64, data: &str) {
         let chat = self.state.lock().messages[&message]["chat"].clone();
         let from = json!({ "id": person, "is_bot": false });
@@ -583,7 +584,7 @@ impl TelegramStandIn {
             .collect()
     }
 
-    /// The calls of one method.
+    /// Returns the calls of one method.
     pub fn calls(&self, method: &str) -> Vec<Value> {
         let state = self.state.lock();
         let calls = state.calls.iter().filter(|(name, _)| name == method);

@@ -1,4 +1,5 @@
-//! A foreign companion: the protocol of `docs/approval-socket.md`, written from that page.
+//! A foreign companion. It implements the protocol of `docs/approval-socket.md` from that page
+//! alone.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -41,7 +42,7 @@ impl Companion {
         self
     }
 
-    /// A host that connects, before any message.
+    /// Accepts a host's connection, before any message.
     pub fn accept(&self) -> UnixStream {
         let (stream, _) = self.listener.accept().unwrap();
         let patience = Duration::from_mins(1);
@@ -49,7 +50,7 @@ impl Companion {
         stream
     }
 
-    /// Takes the next question, up to and with its request.
+    /// Accepts the next prompt, up to and including its request.
     pub fn asked(&self) -> Prompt {
         let stream = self.accept();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -77,7 +78,7 @@ impl Companion {
     }
 }
 
-/// One connection.
+/// One connection of a host.
 pub struct Prompt {
     stream: UnixStream,
     reader: BufReader<UnixStream>,
@@ -95,10 +96,10 @@ impl Prompt {
         &self.request["approval"]
     }
 
-    /// The next message of the host; `None` when it closed the connection.
+    /// Returns the next message of the host, or `None` if it closed the connection.
     pub fn hear(&mut self) -> Option<Value> {
         let mut line = String::new();
-        // A connection that is closed with something unread in it is reset.
+        // A connection that is closed with unread data in it is reset.
         if self.reader.read_line(&mut line).unwrap_or(0) == 0 {
             return None;
         }
@@ -116,7 +117,7 @@ impl Prompt {
         Some(serde_json::from_str(body).unwrap())
     }
 
-    /// The line that says this, not sent yet.
+    /// Returns the line of a message without sending it.
     pub fn line(&mut self, message: &Value, time: u64) -> String {
         let body = message.to_string();
         let mac = self.mac("companion", self.sent, time, &body);
@@ -133,7 +134,7 @@ impl Prompt {
         let _ = writeln!(&self.stream, "{line}");
     }
 
-    /// Decides what was asked.
+    /// Decides about the approval.
     pub fn answer(&mut self, decision: &str) -> Value {
         let answer = self.words(decision);
         self.say(&answer);
@@ -177,7 +178,7 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.unwrap().as_millis()).unwrap()
 }
 
-/// State and detail of every delivery to companions.
+/// Returns the state and the detail of every delivery to companions.
 pub fn deliveries(machine: &Machine) -> Vec<(String, String)> {
     let database = machine.database();
     let mut found = database
@@ -197,7 +198,8 @@ pub fn states(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
-/// The delivery failed for a reason that holds this; nothing was decided by it.
+/// Checks that the delivery failed for a reason that contains this text, and that it decided
+/// nothing.
 #[track_caller]
 pub fn failed(machine: &Machine, why: &str) {
     let is_said = |(state, detail): &(String, String)| state == "failed" && detail.contains(why);
@@ -206,7 +208,7 @@ pub fn failed(machine: &Machine, why: &str) {
     assert_eq!(machine.pending().len(), 1);
 }
 
-/// As if nothing had been delivered.
+/// Removes all deliveries, as if nothing had been delivered.
 pub fn forget_deliveries(machine: &Machine) {
     let database = machine.database();
     database

@@ -1,10 +1,10 @@
-//! Many nodes that are paired and away, as a gateway finds them in its database.
+//! Many nodes that are paired but not connected, as a gateway finds them in its database.
 
 use interlock_store::{PairedDevice, PairedNode, Store, StoreError};
 
 use crate::Machine;
 
-/// What is known of the node of this number.
+/// The data of the node with this number.
 #[derive(Debug, Clone)]
 pub struct FleetNode {
     pub id: String,
@@ -13,7 +13,7 @@ pub struct FleetNode {
 }
 
 impl FleetNode {
-    /// Ids as devices have them: 64 hex digits that say nothing of the order.
+    /// Ids look like those of devices: 64 hex digits that do not reveal the order.
     pub fn of(number: usize) -> Self {
         let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let rest = format!("{number:048x}");
@@ -31,7 +31,7 @@ impl FleetNode {
 }
 
 impl Machine {
-    /// Pairs so many nodes with the gateway of this machine, which does not run yet.
+    /// Pairs this many nodes with the gateway of this machine, which must not run yet.
     pub fn pair_fleet(&self, count: usize) {
         let store = Store::open(&self.state()).unwrap();
         let paired = store.change(|change| {

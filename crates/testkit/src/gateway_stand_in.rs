@@ -1,5 +1,5 @@
-//! The other side of a node: speaks the protocol as recorded from gateways, checks all that a node
-//! sends as strictly as they do, and does nothing else.
+//! The other side of a node. It speaks the protocol as recorded from gateways and checks everything
+//! that a node sends as strictly as they do. It does nothing else.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,16 +17,16 @@ use crate::{Machine, Run};
 
 pub const TOKEN: &str = "shared-token-of-the-gateway";
 pub const DEVICE_TOKEN: &str = "token-of-this-device-and-no-other-one";
-/// The releases of the reference whose gateways were recorded.
+/// The releases of the reference implementation whose gateways were recorded.
 pub const OLDER: &str = "2026.5.19";
 pub const NEWER: &str = "2026.9.6";
-/// Only a failure waits so long.
+/// The longest wait. Only a failure reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub trait Wire: Read + Write + Send {}
 impl<S: Read + Write + Send> Wire for S {}
 
-/// A stream that is read on after a signal.
+/// A stream whose reads continue after a signal.
 pub struct Patient(TcpStream);
 
 impl Read for Patient {
@@ -50,14 +50,14 @@ impl Write for Patient {
     }
 }
 
-/// Listens on a port of its own.
+/// A stand-in for a gateway, on a port of its own.
 pub struct StandIn {
     listener: TcpListener,
     pub tick_ms: u64,
     pub tls: Option<Arc<ServerConfig>>,
-    /// What it calls itself; gateways of others say nothing.
+    /// The product that it claims to be. Foreign gateways name none.
     pub product: Option<&'static str>,
-    /// The release that it says to be.
+    /// The release that it claims to be.
     pub version: &'static str,
 }
 
@@ -78,7 +78,7 @@ impl StandIn {
         self.listener.local_addr().unwrap().port().to_string()
     }
 
-    /// The next connection, before anything is said on it.
+    /// Accepts the next connection, before any message.
     pub fn accept_stream(&self) -> Patient {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -97,7 +97,7 @@ impl StandIn {
         }
     }
 
-    /// The next connection, up to its first request.
+    /// Accepts the next connection, up to its first request.
     pub fn meet(&self) -> Guest {
         let stream = self.accept_stream();
         let stream: Box<dyn Wire> = match &self.tls {
@@ -116,7 +116,7 @@ impl StandIn {
             panic!("the first frame is no request");
         };
         assert_eq!(request.method, "connect");
-        // Refuses unknown properties and wrong names, as gateways do.
+        // Reading refuses unknown properties and wrong names, as gateways do.
         let connect: Connect = request.read().unwrap();
         let device = identity::verify(&connect, &nonce, now_ms()).unwrap();
         Guest {
@@ -130,7 +130,7 @@ impl StandIn {
         }
     }
 
-    /// The next connection, welcomed.
+    /// Accepts and welcomes the next connection.
     pub fn welcome(&self) -> Link {
         self.meet().welcome()
     }
@@ -152,7 +152,7 @@ impl Guest {
         self.welcome_with(DEVICE_TOKEN)
     }
 
-    /// With this token for the device.
+    /// Welcomes the node with this token for its device.
     pub fn welcome_with(mut self, token: &str) -> Link {
         let mut hello = json!({
             "type": "hello-ok",
@@ -195,23 +195,23 @@ pub struct Link {
     pub results: Results,
 }
 
-/// What becomes of a node's results.
+/// How the gateway receives a node's results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Results {
     Taken,
-    /// Their caller is gone.
+    /// The caller of the invocation is gone.
     Ignored,
     Refused,
 }
 
-/// What became of an invocation.
+/// The result of an invocation.
 #[derive(Debug)]
 pub struct Done {
     pub ok: bool,
     pub payload: Value,
     pub code: String,
     pub message: String,
-    /// What was told before the result: name and payload.
+    /// The events before the result: name and payload.
     pub events: Vec<(String, Value)>,
 }
 
@@ -231,7 +231,7 @@ impl Done {
         );
     }
 
-    /// Refused by policy, and told so to the session.
+    /// Checks that the policy denied the run, and that the session was notified.
     #[track_caller]
     pub fn denied(&self, message: &str, reason: &str) {
         self.refused("SYSTEM_RUN_DENIED", message);
@@ -246,7 +246,7 @@ impl Link {
         self.socket.send(Message::text(text)).unwrap();
     }
 
-    /// Sends an invocation and does not wait.
+    /// Sends an invocation without waiting for its result.
     pub fn begin(&mut self, id: &str, command: &str, params_json: &Value) {
         let payload = json!({
             "id": id, "nodeId": self.device_id, "command": command,
@@ -256,7 +256,7 @@ impl Link {
         self.send(&event.to_text());
     }
 
-    /// The same, with how long the gateway will wait.
+    /// Sends an invocation that says how long the gateway will wait.
     pub fn begin_within(&mut self, id: &str, command: &str, params: &Value, timeout_ms: u64) {
         let payload = json!({
             "id": id, "nodeId": self.device_id, "command": command,
@@ -271,7 +271,7 @@ impl Link {
         self.end("invocation")
     }
 
-    /// Waits for the result, and answers all that the node sends before.
+    /// Waits for the result, and answers everything that the node sends before it.
     pub fn end(&mut self, id: &str) -> Done {
         let mut events = Vec::new();
         loop {
@@ -311,7 +311,7 @@ impl Link {
         }
     }
 
-    /// Waits for an event: its name and payload.
+    /// Waits for an event, and returns its name and payload.
     pub fn event(&mut self) -> (String, Value) {
         let Frame::Request(request) = frame(&mut self.socket) else {
             panic!("a node only asks");
@@ -341,19 +341,19 @@ impl Link {
         self.invoke("system.run", params)
     }
 
-    /// Text as gateways send it.
+    /// Runs shell text as gateways send it.
     pub fn run_text(&mut self, text: &str) -> Done {
         self.run(&json!({ "command": ["/bin/sh", "-lc", text], "rawCommand": text }))
     }
 
-    /// The plan of a command.
+    /// Returns the plan of a command.
     pub fn plan(&mut self, params: &Value) -> Value {
         let prepared = self.invoke("system.run.prepare", params).ok();
         assert!(prepared.events.is_empty());
         prepared.payload["plan"].clone()
     }
 
-    /// Runs a plan as gateways do once an approver has allowed it.
+    /// Runs a plan as gateways do after an approver has allowed it.
     pub fn run_approved(&mut self, plan: &Value, run_id: &str) -> Done {
         self.run(&approved(plan, run_id))
     }
@@ -364,7 +364,7 @@ impl Link {
     }
 }
 
-/// The call that follows an approval.
+/// Returns the call that follows an approval.
 pub fn approved(plan: &Value, run_id: &str) -> Value {
     let mut call = json!({
         "command": plan["argv"], "systemRunPlan": plan, "runId": run_id,
@@ -378,7 +378,7 @@ pub fn approved(plan: &Value, run_id: &str) -> Value {
     call
 }
 
-/// As strictly as a gateway: a property too many, and it is refused.
+/// Reads parameters as strictly as a gateway, which refuses unknown properties.
 fn read<P: params::Params>(request: &Request) -> P {
     request
         .read()
@@ -393,7 +393,7 @@ pub fn frame(socket: &mut WebSocket<Box<dyn Wire>>) -> Frame {
     }
 }
 
-/// By a program that every machine has.
+/// Hashes with a program that every machine has.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     let mut child = Command::new("sha256sum")
         .stdin(Stdio::piped())
@@ -411,7 +411,7 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-/// `interlock node run`; ended when dropped.
+/// `interlock node run`. It ends when this is dropped.
 pub struct Node {
     child: Option<Child>,
 }
@@ -454,7 +454,7 @@ impl Node {
         assert!(kill.args([name, &pid]).status().unwrap().success());
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the node ends by itself.
     pub fn wait(mut self) -> Run {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
         Run {
@@ -464,7 +464,7 @@ impl Node {
         }
     }
 
-    /// Ends it, as a service manager does.
+    /// Ends the node as a service manager does.
     pub fn stop(self) -> Run {
         self.signal("-TERM");
         self.wait()
@@ -480,7 +480,7 @@ impl Drop for Node {
     }
 }
 
-/// A machine with its node, connected.
+/// A machine and its connected node.
 pub struct Pair {
     pub link: Link,
     pub node: Node,
@@ -501,7 +501,7 @@ impl Pair {
         }
     }
 
-    /// The same with a gateway of this release, and this document of the machine.
+    /// Starts a pair with a gateway of this release, and this document on the machine.
     pub fn of_release(version: &'static str, document: &str) -> Self {
         let machine = Machine::new();
         machine.start();
@@ -519,7 +519,7 @@ impl Pair {
         }
     }
 
-    /// The same with a gateway that claims to be an Interlock gateway.
+    /// Starts a pair with a gateway that claims to be an Interlock gateway.
     pub fn interlock(machine: Machine) -> Self {
         let mut stand_in = StandIn::new();
         stand_in.product = Some("interlock");
@@ -533,12 +533,12 @@ impl Pair {
         }
     }
 
-    /// Everything may run, no approver is asked.
+    /// Starts a pair on which everything may run without an approver.
     pub fn open() -> Self {
         Self::of(Machine::unguarded())
     }
 
-    /// With this document.
+    /// Starts a pair with this document.
     pub fn with_document(document: &str) -> Self {
         let machine = Machine::new();
         machine.start();
@@ -547,7 +547,7 @@ impl Pair {
         Self::of(machine)
     }
 
-    /// The same machine after its node was ended and started again.
+    /// Returns the same machine after its node was ended and started again.
     pub fn restarted(self) -> Self {
         let Self { node, machine, .. } = self;
         node.stop();

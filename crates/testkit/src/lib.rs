@@ -1,11 +1,11 @@
-//! A machine of its own for every test: a home, a state directory, programs in a PATH directory
-//! and an empty environment, so that output is the same everywhere.
+//! A machine of its own for every test: a home, a state directory, programs in a PATH directory and
+//! an empty environment, so that output is the same everywhere.
 //!
-//! What tests of several crates share: [`Machine`] calls the real program, `ws`, `mcp`, `node_pair` and
-//! `browser` are clients of a real gateway, `supervised` and `plans` start real runs. Only tests and
-//! benchmarks use it. Start reading at [`Machine`].
+//! The tests of several crates share this crate: [`Machine`] calls the real program, `ws`, `mcp`,
+//! `node_pair` and `browser` are clients of a real gateway, and `supervised` and `plans` start real
+//! runs. Only tests and benchmarks use it. Start reading at [`Machine`].
 
-// A test that cannot go on fails where it stands, and its machines are never printed.
+// A test that cannot continue fails at once, and machines are never printed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(missing_debug_implementations, clippy::missing_panics_doc)]
 #![allow(clippy::new_without_default, clippy::return_self_not_must_use)]
@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The program under test: the one that `INTERLOCK_BINARY` names, such as a release build to be measured,
-/// else the one that Cargo builds beside the directory of the test programs.
+/// Returns the path of the program under test: the program that `INTERLOCK_BINARY` names, such as a
+/// release build to be measured, or else Cargo's build beside the directory of the test programs.
 pub fn binary() -> PathBuf {
     if let Some(named) = std::env::var_os("INTERLOCK_BINARY") {
         return named.into();
@@ -49,16 +49,16 @@ pub fn binary() -> PathBuf {
 /// Names of native programs in the machine's own PATH directory.
 pub const PROGRAMS: &[&str] = &["rg", "git", "make", "python3", "xargs", "ls"];
 
-/// Removed when dropped.
+/// A test machine. Its directory is removed when this is dropped.
 pub struct Machine {
     _directory: tempfile::TempDir,
     root: PathBuf,
     binary: PathBuf,
-    /// Run as another user, who owns everything here.
+    /// The user who runs the program and owns all files of the machine, if it is another user.
     user: Option<u32>,
 }
 
-/// What a command printed and how it ended.
+/// The output of a command, and how it ended.
 #[derive(Debug, Clone)]
 pub struct Run {
     pub code: i32,
@@ -70,7 +70,7 @@ impl Machine {
     pub fn new() -> Self {
         let directory = tempfile::Builder::new()
             .prefix("interlock-e2e-")
-            // Not where TMPDIR says: paths of one length make columns of one width.
+            // TMPDIR is ignored, because only paths of equal length make columns of equal width.
             .tempdir_in("/tmp")
             .unwrap();
         let root = fs::canonicalize(directory.path()).unwrap();
@@ -89,7 +89,8 @@ impl Machine {
         machine
     }
 
-    /// The program is installed here: services refuse the one of a build directory.
+    /// Installs the program on this machine, because services refuse a program in a build
+    /// directory.
     #[must_use]
     pub fn with_own_binary(mut self) -> Self {
         self.binary = self.root.join("interlock");
@@ -97,8 +98,9 @@ impl Machine {
         self
     }
 
-    /// A machine whose owner is the user `nobody`. None, with the reason printed, where the tool
-    /// for it is missing, and for all users but root, who alone can make one.
+    /// Returns a machine whose owner is the user `nobody`. Returns `None`, with the reason printed,
+    /// if the tool for it is missing or the tests do not run as root, who alone can make such a
+    /// machine.
     pub fn of_ordinary_user() -> Option<Self> {
         const NOBODY: u32 = 65_534;
         if !is_root() {
@@ -110,7 +112,7 @@ impl Machine {
             return None;
         }
         let mut machine = Self::new();
-        // The build directory may be closed to others.
+        // Other users may have no access to the build directory.
         let binary = machine.root.join("interlock");
         copy(crate::binary(), &binary);
         fs::set_permissions(&machine.root, fs::Permissions::from_mode(0o755)).unwrap();
@@ -123,7 +125,7 @@ impl Machine {
         Some(machine)
     }
 
-    /// The program under test.
+    /// Returns the program under test.
     pub fn binary(&self) -> &Path {
         &self.binary
     }
@@ -140,7 +142,7 @@ impl Machine {
         self.root.join("bin")
     }
 
-    /// Where the state lies without any flag.
+    /// Returns the state directory that the program uses without a flag.
     pub fn state(&self) -> PathBuf {
         self.root.join("home/.interlock")
     }
@@ -149,14 +151,14 @@ impl Machine {
         self.state().join("interlock.json")
     }
 
-    /// A native executable in the PATH directory.
+    /// Creates a native executable in the PATH directory.
     pub fn native(&self, name: &str) -> PathBuf {
         let path = self.bin().join(name);
         copy(true_program(), &path);
         path
     }
 
-    /// An executable script.
+    /// Creates an executable script.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.root.join(name);
         fs::write(&path, text).unwrap();
@@ -164,7 +166,7 @@ impl Machine {
         path
     }
 
-    /// A file of the machine's owner that no other user can read.
+    /// Writes a file of the machine's owner that no other user can read.
     pub fn write_private(&self, path: &Path, content: &str) {
         fs::write(path, content).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -179,7 +181,7 @@ impl Machine {
         path
     }
 
-    /// Writes the config without the help of the program.
+    /// Writes the config without using the program.
     pub fn write_config(&self, text: &str) {
         if !self.state().exists() {
             fs::create_dir(self.state()).unwrap();
@@ -188,7 +190,7 @@ impl Machine {
         fs::write(self.config(), text).unwrap();
     }
 
-    /// The same, as a file of the machine's owner.
+    /// Writes the config as a file of the machine's owner.
     pub fn configure(&self, text: &str) {
         self.write_config(text);
         if let Some(user) = self.user {
@@ -196,7 +198,8 @@ impl Machine {
         }
     }
 
-    /// Another program of the machine's owner, with the same clean environment.
+    /// Returns a command for another program of the machine's owner, with the same clean
+    /// environment.
     pub fn other_program(&self, program: &str) -> Command {
         let own = self.command::<&str>(&[]);
         let mut command = Command::new(own.get_program());
@@ -218,7 +221,8 @@ impl Machine {
         command
     }
 
-    /// The program with a clean environment: HOME, and PATH with the machine's own programs first.
+    /// Returns a command for the program with a clean environment: HOME, and PATH with the
+    /// machine's own programs first.
     pub fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = match self.user {
             None => Command::new(&self.binary),
@@ -236,7 +240,7 @@ impl Machine {
             .env_clear()
             .env("HOME", self.root.join("home"))
             .env("PATH", path)
-            // What commands are asked about is for each test to say.
+            // Each test itself decides which commands need an approval.
             .env("INTERLOCK_BASE", "none")
             .current_dir(self.work())
             .stdin(Stdio::null());
@@ -254,7 +258,7 @@ impl Machine {
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
-        // The reader may stop early; that is its business.
+        // The reader may stop early.
         let writer = std::thread::spawn(move || {
             let _ = stdin.write_all(&input);
         });
@@ -270,32 +274,32 @@ impl Machine {
         run
     }
 
-    /// Makes the state, so that the notice of the first start is out of the way.
+    /// Creates the state, so that the notice of the first start appears in no later output.
     pub fn start(&self) {
         self.ok(&["exec-policy", "show"]);
     }
 
-    /// The document of this machine lets every program run and asks no approver: as a gateway, it
-    /// leaves the verdict to its nodes.
+    /// Sets a document that lets every program run and asks no approver, so that this machine as a
+    /// gateway leaves the verdict to its nodes.
     pub fn leave_to_nodes(&self) {
         let open = r#"{ version: 1, defaults: { security: "full", ask: "off" } }"#;
         let set = self.set_document(open);
         assert_eq!(set.code, 0, "{set:#?}");
     }
 
-    /// A fresh operator token, as the owner would mint it.
+    /// Returns a new operator token, as the owner would create it.
     pub fn operator_token(&self) -> String {
         let minted = self.ok(&["gateway", "token", "--new"]);
         minted.stdout.trim().to_owned()
     }
 
-    /// A fresh token with which a node joins.
+    /// Returns a new token with which a node joins.
     pub fn node_token(&self) -> String {
         let minted = self.ok(&["nodes", "enroll"]);
         minted.stdout.trim().to_owned()
     }
 
-    /// A machine on which every program may run, `ls` being the system's.
+    /// Returns a machine on which every program may run. Its `ls` is the system's.
     pub fn open() -> Self {
         let machine = Self::new();
         machine.allow_every_program();
@@ -308,7 +312,7 @@ impl Machine {
         self.ok(&["approvals", "allowlist", "add", "--interactive", "*"]);
     }
 
-    /// The config knows these agents, and `main`.
+    /// Adds these agents, and `main`, to the config.
     pub fn know_agents(&self, ids: &[&str]) {
         let list: Vec<Value> = ids
             .iter()
@@ -318,17 +322,18 @@ impl Machine {
         self.ok(&["config", "set", "agents.list", &list]);
     }
 
-    /// Runs are not shielded: for tests of what else keeps them from Interlock.
+    /// Switches the shield off, for tests of what else separates runs from Interlock.
     pub fn switch_shield_off(&self) {
         self.ok(&["config", "set", "tools.exec.shield", "off"]);
     }
 
-    /// Shell text by `interlock exec`; where an approver would have to decide, it does not wait.
+    /// Runs shell text with `interlock exec`. If an approver would have to decide, the command does
+    /// not wait.
     pub fn exec(&self, text: &str) -> Run {
         self.run(&["exec", "--no-wait", "--", text])
     }
 
-    /// The verdict with everything around it.
+    /// Returns the verdict with all its details.
     pub fn explain(&self, arguments: &[&str]) -> Value {
         let mut all = vec!["explain", "--json"];
         all.extend(arguments);
@@ -340,7 +345,7 @@ impl Machine {
         explanation["verdict"].as_str().unwrap().to_owned()
     }
 
-    /// The document in force and its hash.
+    /// Returns the document in force and its hash.
     pub fn document(&self) -> (Value, String) {
         let got = self.ok(&["approvals", "get", "--json"]).json();
         let hash = got["hash"].as_str().unwrap().to_owned();
@@ -365,7 +370,7 @@ impl Machine {
         finish(&mut command)
     }
 
-    /// Text in which everything that differs between two runs has a fixed form.
+    /// Returns the text with a fixed form for everything that differs between two runs.
     pub fn stable(&self, text: &str) -> String {
         let text = text.replace(&self.root.display().to_string(), "[TMP]");
         let mut out = String::new();
@@ -387,18 +392,20 @@ impl Machine {
 }
 
 impl Machine {
-    /// The supervisors of this machine: `(pid, parent)` of processes that were called as guards.
+    /// Returns the supervisors of this machine as `(pid, parent)`: the processes that were started
+    /// as guards.
     pub fn guards(&self) -> Vec<(i32, i32)> {
         self.called("\0guard\0")
     }
 
-    /// Gateways that commands of this machine have started in the background.
+    /// Returns the gateways that commands of this machine started in the background.
     pub fn spawned_gateways(&self) -> Vec<i32> {
         let gateways = self.called("\0gateway\0run\0--detach\0");
         gateways.into_iter().map(|(pid, _)| pid).collect()
     }
 
-    /// Processes of this machine that were called with these words: `(pid, parent)`.
+    /// Returns the processes of this machine that were started with these words, as `(pid,
+    /// parent)`.
     fn called(&self, words: &str) -> Vec<(i32, i32)> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -425,7 +432,7 @@ impl Machine {
         found
     }
 
-    /// Of all processes of its supervisors, those whose parent is a guard.
+    /// Returns those processes of the machine's supervisors whose parent is a guard.
     pub fn supervisors(&self) -> Vec<i32> {
         let guards = self.guards();
         let is_guard = |pid: i32| {
@@ -441,7 +448,7 @@ impl Machine {
     }
 }
 
-/// Nothing of a test may outlive it: without its supervisor, a guard ends all that is left.
+/// No process may outlive its test. Without its supervisor, a guard ends all that is left.
 impl Drop for Machine {
     fn drop(&mut self) {
         let gateways = self.spawned_gateways();
@@ -467,7 +474,7 @@ impl Run {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 
-    /// The code in `error[CODE]`. Events of the session may be told before it.
+    /// Returns the code in `error[CODE]`. Events of the session may be printed before it.
     pub fn error_code(&self) -> &str {
         let mut lines = self.stderr.lines();
         let line = lines.find(|line| !line.starts_with("interlock: "));
@@ -476,7 +483,7 @@ impl Run {
         code.unwrap_or_else(|| panic!("no error code: {self:#?}"))
     }
 
-    /// Refused as it should be: exit code, stable code, nothing on stdout, and no panic.
+    /// Checks a proper refusal: the exit code, the stable code, nothing on stdout, and no panic.
     #[track_caller]
     pub fn refused(&self, exit: i32, code: &str) {
         assert_eq!((self.code, self.error_code()), (exit, code), "{self:#?}");
@@ -484,8 +491,9 @@ impl Run {
     }
 }
 
-/// Copies a program. In a process of its own: a child that another thread starts meanwhile would
-/// hold our descriptor for a moment, and a file that is open for writing cannot be executed.
+/// Copies a program in a process of its own. Otherwise, a child that another thread starts
+/// meanwhile would briefly hold this process's descriptor, and a file that is open for writing
+/// cannot be executed.
 pub fn copy(program: impl AsRef<Path>, to: &Path) {
     let copied = Command::new("/bin/cp")
         .arg(program.as_ref())
@@ -500,7 +508,7 @@ pub fn finish(command: &mut Command) -> Run {
     Run::of(&command.output().unwrap())
 }
 
-/// Polls until it holds; a deadline that only a failure reaches.
+/// Polls until the condition holds. Only a failure reaches the deadline.
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_mins(1);
@@ -510,19 +518,19 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process runs; one that only waits to be collected does not.
+/// Whether a process runs. A process that only waits to be collected does not.
 pub fn is_alive(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("Z").starts_with('Z'))
 }
 
-/// Memory that a process has in use now, and the most it ever had: KiB.
+/// Returns the memory that a process uses now, and the most that it ever used, in KiB.
 pub fn memory(pid: u32) -> (u64, u64) {
     (memory_field(pid, "VmRSS:"), memory_field(pid, "VmHWM:"))
 }
 
-/// Memory that is a process's own, in KiB: heap and stacks, without the pages of files, which the system
-/// has in its cache for all processes.
+/// Returns a process's own memory in KiB: heap and stacks, without pages of files, which the system
+/// caches for all processes.
 pub fn own_memory(pid: u32) -> u64 {
     memory_field(pid, "RssAnon:")
 }
@@ -534,15 +542,15 @@ fn memory_field(pid: u32, name: &str) -> u64 {
     number.unwrap_or_else(|| panic!("{status}"))
 }
 
-/// The content of a file, once it has a whole line.
+/// Returns the content of a file once it has a whole line.
 pub fn written(path: &Path) -> String {
     let text = || fs::read_to_string(path).unwrap_or_default();
     eventually(&path.display().to_string(), || text().ends_with('\n'));
     text()
 }
 
-/// As [`written`], of a file into which a process of a run wrote its number: that number outside of
-/// the shield. Of a process that is gone, a number that no process has.
+/// As [`written`], for a file into which a process of a run wrote its process id. Returns its id
+/// outside of the shield. If the process is gone, the returned id belongs to no process.
 pub fn written_pid(path: &Path) -> String {
     let is_machine = |path: &&Path| {
         let name = path.file_name().and_then(std::ffi::OsStr::to_str);
@@ -552,7 +560,8 @@ pub fn written_pid(path: &Path) -> String {
     host_pid(root, &written(path))
 }
 
-/// The number outside of a process that its run, on the machine below `root`, knows by another one.
+/// Returns the id outside of the shield for a process that its run, on the machine below `root`,
+/// knows by another id.
 pub fn host_pid(root: &Path, inner: &str) -> String {
     let root = root.to_str().unwrap();
     let inner = inner.trim();
@@ -571,13 +580,13 @@ pub fn host_pid(root: &Path, inner: &str) -> String {
 }
 
 pub fn is_root() -> bool {
-    // The owner of a directory that this process just made is this process's user.
+    // The owner of a directory that this process has just created is this process's user.
     use std::os::unix::fs::MetadataExt;
     let own = tempfile::tempdir().unwrap();
     fs::metadata(own.path()).unwrap().uid() == 0
 }
 
-/// A small program that every machine has.
+/// Returns a small program that every machine has.
 fn true_program() -> PathBuf {
     let places = ["/usr/bin/true", "/bin/true"];
     let found = places.iter().find(|path| Path::new(path).exists());

@@ -1,4 +1,4 @@
-//! A gateway of a machine, and MCP clients that say exactly what a test wants said.
+//! A gateway on a machine, and MCP clients that send exactly what a test specifies.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use super::Machine;
 
 pub const NEWEST: &str = "2026-07-28";
 
-/// Ends with the test.
+/// A running gateway. It ends with the test.
 pub struct Gateway<'a> {
     pub machine: &'a Machine,
     child: Child,
@@ -26,7 +26,7 @@ impl<'a> Gateway<'a> {
 
     pub const ARGUMENTS: &'static [&'static str] = &["gateway", "run", "--port", "0", "--json"];
 
-    /// A gateway that the command starts.
+    /// Starts a gateway with this command.
     pub fn start_by(machine: &'a Machine, mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
@@ -49,7 +49,7 @@ impl<'a> Gateway<'a> {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// A fresh token for the agent `main`, with further flags.
+    /// Returns a new token for the agent `main`, created with further flags.
     pub fn token(&self, flags: &[&str]) -> String {
         let mut all = vec!["agents", "token", "main"];
         all.extend(flags);
@@ -67,7 +67,7 @@ impl<'a> Gateway<'a> {
 }
 
 impl Gateway<'_> {
-    /// As if the machine's memory had run out.
+    /// Kills the gateway, as if the machine's memory had run out.
     pub fn kill(&self) {
         let pid = self.child.id().to_string();
         let _ = Command::new("/bin/kill").args(["-KILL", &pid]).status();
@@ -86,7 +86,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// What came back.
+/// The answer of the server.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -95,7 +95,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The messages in it: one, or those of an event stream.
+    /// Returns the messages of the answer: one, or those of an event stream.
     pub fn messages(&self) -> Vec<Value> {
         if self.headers["content-type"].starts_with("application/json") {
             return vec![serde_json::from_str(&self.body).unwrap()];
@@ -109,7 +109,7 @@ impl Reply {
             .collect()
     }
 
-    /// The answer to the one request.
+    /// Returns the answer to the single request.
     pub fn answer(&self) -> Value {
         let messages = self.messages();
         let last = messages.last().unwrap_or_else(|| panic!("{self:#?}"));
@@ -123,13 +123,13 @@ impl Reply {
     }
 }
 
-/// Sends bytes and reads until the server has no more to say.
+/// Sends bytes and reads until the server ends its answer.
 pub fn raw(port: u16, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_mins(1)))
         .unwrap();
-    // It may answer before it has read everything.
+    // The server may answer before it has read everything.
     let _ = stream.write_all(request);
     read_reply(&mut stream)
 }
@@ -174,7 +174,7 @@ fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
     body
 }
 
-/// A client by HTTP: with a session where one was begun.
+/// A client over HTTP, with a session if one was begun.
 #[derive(Clone)]
 pub struct HttpClient {
     pub port: u16,
@@ -221,7 +221,7 @@ impl HttpClient {
         )
     }
 
-    /// Sends a message whose answer comes piece by piece.
+    /// Sends a message whose answer arrives in pieces.
     pub fn open(&self, message: &Value) -> Events {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream
@@ -238,7 +238,7 @@ impl HttpClient {
         Events(BufReader::new(stream))
     }
 
-    /// The stream on which the server speaks unasked.
+    /// Opens the stream on which the server sends messages of its own.
     pub fn listen(&self) -> Events {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream
@@ -248,7 +248,7 @@ impl HttpClient {
         Events(BufReader::new(stream))
     }
 
-    /// Begins a session in one of the protocol versions that have them.
+    /// Begins a session, in a protocol version that has sessions.
     pub fn initialize(&mut self, version: &str, capabilities: &Value) -> Value {
         let reply = self.send(&initialize(version, capabilities));
         assert_eq!(reply.status, 200, "{reply:#?}");
@@ -259,7 +259,7 @@ impl HttpClient {
         reply.result()
     }
 
-    /// A client of the newest protocol version.
+    /// Makes this a client of the newest protocol version.
     pub fn newest(mut self) -> Self {
         self.version = Some(NEWEST.to_owned());
         self
@@ -281,7 +281,7 @@ impl HttpClient {
     }
 }
 
-/// An answer that is still being given.
+/// An answer that is still arriving.
 pub struct Events(BufReader<TcpStream>);
 
 impl Events {
@@ -296,7 +296,7 @@ impl Events {
     }
 }
 
-/// The newest protocol version repeats in headers what the message says.
+/// Returns headers that repeat the message, as the newest protocol version requires.
 fn headers(message: &Value) -> [(&'static str, String); 2] {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = &message["params"]["name"];
@@ -326,7 +326,7 @@ pub fn tool_call(id: u64, name: &str, arguments: &Value) -> Value {
     } })
 }
 
-/// As the newest protocol version wants it: every request says who sends it.
+/// Adds the sender to a request, as the newest protocol version requires.
 pub fn modern(mut message: Value, capabilities: &Value) -> Value {
     message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
     message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] =
@@ -335,22 +335,23 @@ pub fn modern(mut message: Value, capabilities: &Value) -> Value {
     message
 }
 
-/// The text of a result, for a model.
+/// Returns the text of a result for a model.
 pub fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
 
-/// What a command wrote: all of the text behind the status line, where nothing else was noted.
+/// Returns the output of a command: all text behind the status line, if the result has no other
+/// notes.
 pub fn output(result: &Value) -> &str {
     text(result).split_once("\n\n").unwrap().1
 }
 
-/// What a client can do that shows prompts.
+/// Returns the capabilities of a client that shows prompts.
 pub fn forms() -> Value {
     json!({ "elicitation": { "form": {} } })
 }
 
-/// The call with what it was given back, and an answer.
+/// Repeats a call with the state that the server returned, and an answer.
 pub fn again(arguments: &Value, given: &Value, answer: &Value) -> Value {
     let mut call = modern(tool_call(9, "exec", arguments), &forms());
     call["params"]["requestState"] = given["requestState"].clone();
@@ -358,14 +359,14 @@ pub fn again(arguments: &Value, given: &Value, answer: &Value) -> Value {
     call
 }
 
-/// A client by `interlock mcp`. The gateway that this starts ends with it.
+/// A client over `interlock mcp`. A gateway that it started ends with it.
 pub struct StdioClient<'a> {
     machine: &'a Machine,
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     next: u64,
-    /// It may have started a gateway.
+    /// Whether it may have started a gateway.
     spawns: bool,
 }
 
@@ -374,7 +375,7 @@ impl<'a> StdioClient<'a> {
         Self::start_with(machine, flags, |_| {})
     }
 
-    /// As the owner's program starts it: in a directory and with an environment of its own.
+    /// Starts the program as its owner would, in a directory and with an environment of its own.
     pub fn start_with(
         machine: &'a Machine,
         flags: &[&str],
@@ -404,7 +405,7 @@ impl<'a> StdioClient<'a> {
         Self::start(machine, flags).initialized(capabilities)
     }
 
-    /// Begins to talk, in a protocol version with `initialize`.
+    /// Begins a session, in a protocol version with `initialize`.
     pub fn initialized(mut self, capabilities: &Value) -> Self {
         self.send(&initialize("2025-11-25", capabilities));
         assert_eq!(self.receive()["id"], 1);
@@ -429,7 +430,7 @@ impl<'a> StdioClient<'a> {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub fn ask(&mut self, mut request: Value) -> u64 {
         self.next += 1;
         request["id"] = self.next.into();
@@ -437,7 +438,7 @@ impl<'a> StdioClient<'a> {
         self.next
     }
 
-    /// The answer to a request, whatever comes before it.
+    /// Returns the answer to a request, whatever arrives before it.
     pub fn answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.receive();
@@ -454,14 +455,14 @@ impl<'a> StdioClient<'a> {
         answer["result"].clone()
     }
 
-    /// Waits until the program has ended by itself.
+    /// Waits until the program has ended by itself. Returns whether it succeeded.
     pub fn is_over(&mut self) -> bool {
         let mut rest = Vec::new();
         self.output.read_to_end(&mut rest).unwrap();
         self.child.wait().unwrap().success()
     }
 
-    /// Ends its input, as a client does that goes.
+    /// Closes its input, as a client that leaves does.
     pub fn close_input(&mut self) {
         self.input = None;
     }

@@ -1,4 +1,4 @@
-//! A gateway and an Interlock node, each a process, on machines of their own.
+//! A gateway and an Interlock node, each a process on a machine of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::mcp::raw;
 use crate::{Machine, eventually, is_root};
 
-/// Ends with the test.
+/// A process that ends with the test.
 pub struct Started(Child);
 
 impl Started {
@@ -68,7 +68,7 @@ pub fn start_node(machine: &Machine, port: u16, token: &str) -> Started {
     Started(child)
 }
 
-/// Whether a node is connected, as the gateway says.
+/// Whether a node is connected, according to the gateway.
 pub fn is_connected(machine: &Machine, id: &str) -> bool {
     let listed = machine.run(&["nodes", "list", "--no-spawn", "--json"]);
     let nodes: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
@@ -78,7 +78,7 @@ pub fn is_connected(machine: &Machine, id: &str) -> bool {
         .any(|node| node["nodeId"] == id && node["connected"] == true)
 }
 
-/// The id of a waiting node, which this approves.
+/// Waits for a node, approves it and returns its id.
 pub fn approve(machine: &Machine, but: &[&str]) -> String {
     let mut id = String::new();
     eventually("a node that waits", || {
@@ -155,7 +155,7 @@ impl Pair {
         self.process(&json!({ "action": action, "sessionId": id }))
     }
 
-    /// Starts something in the background there.
+    /// Starts a command in the background on the node.
     #[track_caller]
     pub fn background(&self, command: &str) -> String {
         let running = self.exec(&json!({ "command": command, "background": true }));
@@ -163,7 +163,7 @@ impl Pair {
         running["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// The row of a session in the list.
+    /// Returns a session's row in the list.
     pub fn listed(&self, id: &str) -> Option<Value> {
         let all = self.process(&json!({ "action": "list" }));
         let all = all["sessions"]
@@ -182,7 +182,7 @@ impl Pair {
         });
     }
 
-    /// The text of the session's next answers, until it says this.
+    /// Returns the texts of the session's next answers, until they contain these words.
     pub fn told(&self, words: &str) -> String {
         let mut text = String::new();
         eventually(words, || {
@@ -197,7 +197,7 @@ impl Pair {
     }
 }
 
-/// The machines of root and of an ordinary user, as far as this user can have both.
+/// Returns the machines of root and of an ordinary user, if this user can have both.
 pub fn machines() -> Vec<Machine> {
     let mut all = vec![Machine::new()];
     if is_root() {
@@ -206,5 +206,5 @@ pub fn machines() -> Vec<Machine> {
     all
 }
 
-/// Counts aloud until it is told to stop, notes each start, and then ends with 7.
+/// Prints rising numbers until a file tells it to stop. It records each start and exits with 7.
 pub const COUNT: &str = "echo started >> starts; i=0; until [ -e stop ]; do i=$((i+1)); echo $i; sleep 0.02; done; exit 7";

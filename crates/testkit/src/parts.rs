@@ -1,9 +1,9 @@
-//! Benchmarks that have parts: all of them are measured, or the one that the command line names.
+//! Benchmarks with parts. All parts are measured, or the one that the command line names.
 
-/// A part of a benchmark, by its name.
+/// A part of a benchmark, with its name.
 pub type BenchPart<B> = (&'static str, fn(&B));
 
-/// Measures the parts in their order; with a name on the command line, that part alone.
+/// Measures the parts in order. A name on the command line selects a single part.
 pub fn measure_parts<B>(bench: &B, parts: &[BenchPart<B>]) {
     // Cargo adds flags of its own.
     let only = std::env::args()

@@ -1,5 +1,5 @@
-//! What the tests share: plans from text, sinks that keep what they get, processes that are found
-//! again by a mark, and runs in a process of their own.
+//! Shared parts of tests: plans from text, sinks that record everything, processes that a mark
+//! identifies, and runs in a process of their own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -27,7 +27,7 @@ use interlock_programs::{Lookup, Resolver as _};
 
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Longer than any test here takes, and short enough to wait for.
+/// A time that no test takes, short enough to wait for.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub fn pin(name: &str, cwd: &str) -> PinnedFile {
@@ -78,7 +78,7 @@ pub fn plan_of(command: &str, program: PlanProgram, cwd: &Path) -> RunPlan {
     }
 }
 
-/// A plain line, run directly.
+/// Returns the plan of a plain command line that runs without a shell.
 pub fn plan(line: &str, cwd: &Path) -> RunPlan {
     let lexed = lex(line).unwrap_or_else(|odd| panic!("{line:?} is not plain: {odd:?}"));
     let mut place = directory(cwd).canonical;
@@ -91,7 +91,7 @@ pub fn plan(line: &str, cwd: &Path) -> RunPlan {
     }
 }
 
-/// What each `cd` of a line enters.
+/// Collects the directories that the `cd` commands of a line enter.
 fn entered(pipelines: &[PlanPipeline], directories: &mut Vec<PinnedDirectory>) {
     for stage in pipelines.iter().flat_map(|pipeline| &pipeline.stages) {
         match &stage.action {
@@ -109,7 +109,7 @@ fn entered(pipelines: &[PlanPipeline], directories: &mut Vec<PinnedDirectory>) {
     }
 }
 
-/// Any text, run by a shell.
+/// Returns the plan of any text that a shell runs.
 pub fn shell_plan(shell: &str, options: &[&str], text: &str, cwd: &Path) -> RunPlan {
     let program = PlanProgram::Shell {
         shell: pin(shell, "/"),
@@ -207,7 +207,7 @@ fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> PlanStage {
     }
 }
 
-/// Keeps everything.
+/// A sink that records everything.
 #[derive(Clone, Default)]
 pub struct Kept(Arc<Mutex<Streams>>);
 
@@ -223,7 +223,7 @@ impl Kept {
         self.0.lock().unwrap().clone()
     }
 
-    /// Waits until the output holds this text.
+    /// Waits until the output contains this text.
     pub fn wait_for(&self, text: &str) -> Streams {
         let began = Instant::now();
         loop {
@@ -258,7 +258,7 @@ impl PlanPermission for Permitted {
     }
 }
 
-/// As a host authorizes a plan that was judged or approved.
+/// Authorizes a plan as a host does after a verdict or an approval.
 pub fn authorized(key: &AuthorizationKey, plan: &RunPlan) -> AuthorizedPlan {
     let permission = Permitted(plan.digest());
     key.authorize(plan.clone(), permission).unwrap()
@@ -285,7 +285,7 @@ pub fn begin(plan: &RunPlan) -> (Run, Kept) {
     begin_with(plan, &Settings::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A run to its end.
+/// A run that has ended.
 #[derive(Debug)]
 pub struct Ran {
     pub outcome: RunOutcome,
@@ -312,8 +312,7 @@ pub fn run_line(line: &str) -> Ran {
     run(&plan(line, scratch.path()))
 }
 
-/// A variable by which all processes of a run are found again, whatever they do to detach
-/// themselves.
+/// A variable that identifies all processes of a run, whatever they do to detach themselves.
 pub struct Mark(String);
 
 impl Mark {
@@ -360,7 +359,7 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-/// Written by another process, as [`copy_of_this_program`] is copied.
+/// Writes an executable from another process, for the reason that [`copy_of_this_program`] gives.
 pub fn executable(path: &Path, content: &[u8]) {
     let mut written = Command::new("/bin/sh")
         .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
@@ -376,8 +375,9 @@ pub fn executable(path: &Path, content: &[u8]) {
 
 const ORDINARY: &str = "INTERLOCK_TEST_AS_ORDINARY_USER";
 
-/// By another process: a child that another thread starts meanwhile would hold our descriptor for a
-/// moment, and a file that is open for writing cannot be executed.
+/// Copies this program in another process. Otherwise, a child that another thread starts meanwhile
+/// would briefly hold this process's descriptor, and a file that is open for writing cannot be
+/// executed.
 pub fn copy_of_this_program(directory: &Path) -> PathBuf {
     let program = directory.join("tests");
     let copied = Command::new("/bin/cp")
@@ -388,17 +388,17 @@ pub fn copy_of_this_program(directory: &Path) -> PathBuf {
     program
 }
 
-/// The names of a module's tests begin so; those of a program's first file begin with anything.
+/// Returns the prefix of a module's test names. In a program's first file it is empty.
 pub fn tests_of(module: &str) -> &str {
     module.split_once("::").map_or("", |(_, inner)| inner)
 }
 
-/// Runs all other tests of the module once more, as a user without rights.
+/// Runs all other tests of the module again as a user without rights.
 pub fn run_again_as_ordinary_user(module: &str, except: &str) {
     if !rustix::process::geteuid().is_root() || !has("setpriv") {
         return;
     }
-    // The build directory may be closed to others.
+    // Other users may have no access to the build directory.
     let scratch = tempfile::tempdir().unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = copy_of_this_program(scratch.path());

@@ -1,4 +1,4 @@
-//! Background sessions, handled as a program would handle them.
+//! Background sessions, controlled as a program would control them.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub struct Session<'a> {
 }
 
 impl Machine {
-    /// A machine on which everything may run without questions.
+    /// Returns a machine on which everything may run without approvals.
     pub fn unguarded() -> Self {
         let machine = Self::new();
         machine.ok(&["exec-policy", "preset", "yolo"]);
@@ -41,8 +41,8 @@ impl Machine {
         self.run(&all)
     }
 
-    /// Leaves a session as a supervisor that is gone left it, with a transcript of no bytes. `change`
-    /// has new values by their pointers into the status.
+    /// Leaves a session as a supervisor that is gone would leave it, with an empty transcript.
+    /// `change` maps JSON pointers into the status to new values.
     pub fn leave_session(&self, name: &str, started_ms: u64, change: &Value) {
         let directory = self.state().join("sessions").join(name);
         fs::create_dir_all(&directory).unwrap();
@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// The rows of `process list`, with further flags.
+    /// Returns the rows of `process list`, with further flags.
     pub fn sessions(&self, flags: &[&str]) -> Vec<Value> {
         let mut all = vec!["process", "list", "--json"];
         all.extend(flags);
@@ -77,7 +77,7 @@ impl Machine {
 }
 
 impl Session<'_> {
-    /// `process ACTION SESSION REST…`.
+    /// Runs `process ACTION SESSION REST…`.
     pub fn run(&self, action: &str, rest: &[&str]) -> Run {
         let mut all = vec![action, &self.id];
         all.extend(rest);
@@ -103,7 +103,7 @@ impl Session<'_> {
         self.ok("send-keys", keys);
     }
 
-    /// Types text as it is, and Enter.
+    /// Types text unchanged, and Enter.
     #[track_caller]
     pub fn line(&self, text: &str) {
         self.keys(&["--literal", text, "Enter"]);
@@ -115,7 +115,7 @@ impl Session<'_> {
         rows.map(|row| row.as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until the screen is as wanted; a deadline that only a failure reaches.
+    /// Waits until the screen is as expected. Only a failure reaches the deadline.
     #[track_caller]
     pub fn until(&self, what: &str, holds: impl Fn(&[String]) -> bool) {
         let end = Instant::now() + Duration::from_mins(1);
@@ -135,12 +135,12 @@ impl Session<'_> {
         self.until(text, |rows| rows.iter().any(|row| row.contains(text)));
     }
 
-    /// Waits for the end and says how it was: status and exit code.
+    /// Waits for the end, and returns the status and the exit code.
     #[track_caller]
     pub fn ended(&self) -> (String, Option<i64>) {
         let end = Instant::now() + Duration::from_mins(1);
         loop {
-            // At the end of what there is: a poll in the middle would not wait.
+            // The offset is behind all output, because a poll in the middle would not wait.
             let polled = self.json("poll", &["--timeout", "1000", "--offset", "999999999"]);
             let status = polled["status"].as_str().unwrap();
             if status != "running" {

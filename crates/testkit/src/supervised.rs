@@ -1,5 +1,5 @@
-//! A state directory of its own with real supervisors, talked to as any client does, and what can
-//! be seen of their processes from outside.
+//! A state directory of its own with real supervisors, which tests call as any client does, and
+//! what can be observed of their processes from outside.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -25,12 +25,12 @@ pub const VERSION: &str = "test";
 
 const BINARY_VARIABLE: &str = "INTERLOCK_TEST_BINARY";
 
-/// The program under test; another user gets a copy that they can reach.
+/// Returns the program under test. Another user gets a copy in a directory that is open to them.
 pub fn binary() -> PathBuf {
     std::env::var_os(BINARY_VARIABLE).map_or_else(crate::binary, PathBuf::from)
 }
 
-/// A run that a test starts as often as it likes: each start is authorized anew, with the key of the
+/// A run that a test starts as often as it likes. Each start is authorized anew with the key of the
 /// state directory.
 #[derive(Debug, Clone)]
 pub struct Order {
@@ -48,7 +48,7 @@ impl Order {
     }
 }
 
-/// Its supervisors end when it is dropped, and then it is removed.
+/// A state directory. When this is dropped, its supervisors end and it is removed.
 pub struct State {
     _directory: Option<tempfile::TempDir>,
     path: PathBuf,
@@ -60,7 +60,7 @@ impl State {
         Self::with(&[])
     }
 
-    /// With further arguments for the guard.
+    /// Creates a state directory with further arguments for the guard.
     pub fn with(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = fs::canonicalize(directory.path()).unwrap();
@@ -85,12 +85,12 @@ impl State {
         &self.path
     }
 
-    /// Where the runs are.
+    /// Returns the directory in which the runs start.
     pub fn work(&self) -> PathBuf {
         self.path.with_file_name("work")
     }
 
-    /// One more, that shares nothing but the place.
+    /// Returns another client, which shares only the state directory.
     pub fn client_of(&self, version: &str) -> SupervisorClient {
         client(&self.path, version, &[])
     }
@@ -110,7 +110,7 @@ impl State {
         Self::order(plan, manner).start(&self.client)
     }
 
-    /// To its end.
+    /// Runs a plan to its end.
     #[track_caller]
     pub fn run_plan(&self, plan: &RunPlan, manner: &Manner) -> EndedRun {
         let conversation = self.start(plan, manner).unwrap();
@@ -124,13 +124,13 @@ impl State {
         self.run_plan(&self.shell(text), &patient())
     }
 
-    /// In the background, marked.
+    /// Begins a marked run in the background.
     #[track_caller]
     pub fn begin(&self, text: &str) -> Session {
         begin_by(&self.client, self.shell(text))
     }
 
-    /// The only supervisor that takes runs.
+    /// Returns the only supervisor that accepts runs.
     #[track_caller]
     pub fn supervisor(&self) -> About {
         let mut all = self.client.supervisors();
@@ -156,12 +156,13 @@ impl State {
         self.path.join("supervisor").join(format!("{version}.sock"))
     }
 
-    /// Waits until a session has ended, and says how it stands then.
+    /// Waits until a session has ended, and returns its final state.
     #[track_caller]
     pub fn end_of(&self, name: &str) -> ListedSession {
         let began = Instant::now();
         loop {
-            // One that was over in no time is known as soon as its result is not wanted.
+            // A session that ended at once appears in the list as soon as no client wants its
+            // result.
             let mut all = self.client.list();
             all.retain(|listed| listed.session.name == name);
             match all.pop() {
@@ -172,7 +173,7 @@ impl State {
         }
     }
 
-    /// Waits until a file that a run writes in its directory has so many lines.
+    /// Waits until a file that a run writes in its directory has this many lines.
     #[track_caller]
     pub fn lines(&self, name: &str, count: usize) -> Vec<String> {
         let path = self.work().join(name);
@@ -191,7 +192,7 @@ fn client(path: &Path, version: &str, arguments: &[&str]) -> SupervisorClient {
     SupervisorClient::new(SupervisorPaths::new(path), version).starting(binary(), all)
 }
 
-/// Begins a session by this client.
+/// Begins a session with this client.
 #[track_caller]
 pub fn begin_by(client: &SupervisorClient, mut plan: RunPlan) -> Session {
     let mark = Mark::on(&mut plan);
@@ -200,7 +201,7 @@ pub fn begin_by(client: &SupervisorClient, mut plan: RunPlan) -> Session {
         ..Manner::default()
     };
     let conversation = State::order(&plan, &manner).start(client).unwrap();
-    // Or it has ended by then.
+    // The wait also returns if the session has already ended.
     conversation.wait().unwrap();
     let record = &conversation.started().session;
     Session {
@@ -210,7 +211,7 @@ pub fn begin_by(client: &SupervisorClient, mut plan: RunPlan) -> Session {
     }
 }
 
-/// Waits as long as it takes.
+/// Returns a manner that waits as long as the run takes.
 pub fn patient() -> Manner {
     Manner {
         wait_ms: None,
@@ -226,7 +227,7 @@ pub fn end_of(conversation: &RunConversation) -> EndedRun {
     }
 }
 
-/// Nothing of a test may outlive it.
+/// No process may outlive its test.
 impl Drop for State {
     fn drop(&mut self) {
         let began = Instant::now();
@@ -238,7 +239,7 @@ impl Drop for State {
             for about in self.client.supervisors() {
                 kill(about.pid);
             }
-            // One without a socket can no longer be asked.
+            // A guard without a socket cannot be asked to end.
             if began.elapsed() > PATIENCE / 4 {
                 guards.into_iter().for_each(kill);
             }
@@ -254,7 +255,7 @@ pub struct Session {
     pub mark: Mark,
 }
 
-/// All that can be read of a session.
+/// Everything that can be read of a session.
 #[derive(Debug, Default)]
 pub struct Transcript {
     pub bytes: Vec<u8>,
@@ -283,7 +284,8 @@ impl Transcript {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// The number of the last of the lines `1`, `2`, `3` …, which must all be there.
+    /// Returns the last of the numbered lines `1`, `2`, `3` …, and checks that all of them are
+    /// there.
     #[track_caller]
     pub fn counted(&self) -> u64 {
         let text = self.text();
@@ -297,7 +299,7 @@ impl Transcript {
     }
 }
 
-/// `seq 1 …` up to so many bytes, as this process writes it.
+/// Returns the output of `seq 1 …` up to this many bytes, as this process writes it.
 pub fn numbers(bytes: u64) -> Vec<u8> {
     use std::io::Write as _;
     let size = usize::try_from(bytes).unwrap();
@@ -312,7 +314,7 @@ pub fn numbers(bytes: u64) -> Vec<u8> {
     text
 }
 
-/// Polls until it holds; a deadline that only a failure reaches.
+/// Polls until the condition holds. Only a failure reaches the deadline.
 #[track_caller]
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
@@ -322,8 +324,8 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A number once it stays the same: the supervisor closes a client's connection a moment after the
-/// client has left.
+/// Returns a number once it stays the same. A supervisor closes a client's connection only a moment
+/// after the client has left.
 #[track_caller]
 pub fn settled(count: impl Fn() -> usize) -> usize {
     let began = Instant::now();
@@ -370,7 +372,7 @@ pub fn processes() -> Vec<Process> {
     stats.collect()
 }
 
-/// Whether a process runs; one that only waits to be collected does not.
+/// Whether a process runs. A process that only waits to be collected does not.
 pub fn is_alive(pid: i32) -> bool {
     processes()
         .iter()
@@ -389,7 +391,7 @@ pub fn children(pid: i32) -> Vec<Process> {
     all
 }
 
-/// The guards, supervisors and shims of a state directory.
+/// Returns the guards, supervisors and shims of a state directory.
 pub fn guards(state: &Path) -> Vec<i32> {
     let all = processes().into_iter().filter(|process| {
         let called = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
@@ -403,9 +405,8 @@ fn path_bytes(path: &Path) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }
 
-/// How many descriptors a process has open.
-/// How many descriptors a process has open. Interlock's own processes are closed to other processes of
-/// an ordinary user, who counts none; the same tests count them as root.
+/// Returns how many descriptors a process has open. An ordinary user cannot inspect Interlock's own
+/// processes and counts none. The same tests count them as root.
 pub fn descriptors(pid: i32) -> io::Result<usize> {
     match fs::read_dir(format!("/proc/{pid}/fd")) {
         Ok(open) => Ok(open.count()),
@@ -418,8 +419,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Runs the tests of this program once more, as a user without rights, but for those whose names
-/// hold one of these texts.
+/// Runs the tests of this program again as a user without rights, except those whose names contain
+/// one of these texts.
 pub fn again_as_ordinary_user(module: &str, except: &[&str]) {
     if !is_root() {
         return println!("skipped: this user is an ordinary one");
@@ -427,7 +428,7 @@ pub fn again_as_ordinary_user(module: &str, except: &[&str]) {
     if !plans::has("setpriv") {
         return;
     }
-    // The build directory may be closed to others.
+    // Other users may have no access to the build directory.
     let scratch = tempfile::tempdir().unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copies = ["tests", "interlock"].map(|name| scratch.path().join(name));
@@ -435,8 +436,9 @@ pub fn again_as_ordinary_user(module: &str, except: &[&str]) {
         .iter()
         .zip(&copies)
     {
-        // By another process: a child that another thread starts meanwhile would hold our
-        // descriptor for a moment, and a file that is open for writing cannot be executed.
+        // Another process must copy. Otherwise, a child that another thread starts meanwhile would
+        // briefly hold this process's descriptor, and a file that is open for writing cannot be
+        // executed.
         let status = Command::new("/bin/cp").arg(from).arg(to).status();
         assert!(status.unwrap().success());
     }

@@ -1,4 +1,4 @@
-//! A person's terminal: what is typed goes to the program, and what it draws can be looked at.
+//! A person's terminal: it passes what is typed to the program, and shows what the program draws.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::Machine;
 
 pub struct Terminal {
     own: Arc<OwnedFd>,
-    /// Held open, so that the terminal outlives the program.
+    /// Held open so that the terminal outlives the program.
     _other: OwnedFd,
     screen: Arc<Mutex<Screen>>,
     bells: Arc<AtomicUsize>,
@@ -35,7 +35,8 @@ impl Terminal {
         rustix::pty::unlockpt(&own).unwrap();
         let other = rustix::pty::ioctl_tiocgptpeer(&own, flags).unwrap();
         set_size(&own, columns, rows);
-        // Makes it the terminal that Ctrl-C and a new size are told through.
+        // Makes this the controlling terminal, through which Ctrl-C and a new size reach the
+        // program.
         let mut command = Command::new("/usr/bin/setsid");
         command
             .arg("--ctty")
@@ -74,7 +75,7 @@ impl Terminal {
         }
     }
 
-    /// How often the bell has rung.
+    /// Returns how often the bell has rung.
     pub fn bells(&self) -> usize {
         self.bells.load(Ordering::Relaxed)
     }
@@ -107,7 +108,7 @@ impl Terminal {
         self.picture().rows.join("\n")
     }
 
-    /// Waits until the picture is as wanted; a deadline that only a failure reaches.
+    /// Waits until the picture is as expected. Only a failure reaches the deadline.
     #[track_caller]
     pub fn until(&self, what: &str, holds: impl Fn(&Picture) -> bool) {
         let end = Instant::now() + Duration::from_mins(1);
@@ -126,7 +127,7 @@ impl Terminal {
         self.until(text, |picture| picture.rows.join("\n").contains(text));
     }
 
-    /// Keys are handed over as they are, and nothing is echoed.
+    /// Whether keys are passed on unchanged and nothing is echoed.
     pub fn is_raw(&self) -> bool {
         let modes = rustix::termios::tcgetattr(&*self.own).unwrap().local_modes;
         !modes.intersects(LocalModes::ICANON | LocalModes::ECHO)
@@ -142,12 +143,12 @@ impl Terminal {
         self.child.wait().unwrap();
     }
 
-    /// How the program ended.
+    /// Waits for the program to end.
     pub fn ended(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }
 
-    /// Its exit code; the terminal is as it was before.
+    /// Returns the exit code, and checks that the terminal was restored.
     #[track_caller]
     pub fn exit_code(&mut self) -> Option<i32> {
         let code = self.ended().code();

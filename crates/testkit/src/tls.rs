@@ -1,4 +1,4 @@
-//! The other end of TLS: certificates for a test, and a client and a server without code of
+//! The other end of TLS: certificates for a test, and a client and a server that contain no code of
 //! Interlock.
 
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ use crate::mcp::{Reply, read_reply};
 pub type ClientStream = StreamOwned<ClientConnection, TcpStream>;
 pub type ServerStream = StreamOwned<ServerConnection, TcpStream>;
 
-/// A certificate with the key to it, and who signed it.
+/// A certificate with its key, and the authority that signed it.
 pub struct Certified {
     pub authority: CertificateDer<'static>,
     pub certificate: CertificateDer<'static>,
@@ -31,7 +31,7 @@ pub struct Certified {
 }
 
 impl Certified {
-    /// Signed by an authority of its own.
+    /// Creates a certificate that an authority of its own signed.
     pub fn for_names(names: &[&str]) -> Self {
         Self::with(names, |_| {})
     }
@@ -65,7 +65,7 @@ impl Certified {
         pem("PRIVATE KEY", self.key.serialized_der())
     }
 
-    /// Takes a connection as a server that shows it.
+    /// Accepts a connection as a server that presents this certificate.
     pub fn accept(&self, stream: TcpStream) -> ServerStream {
         let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
         let provider = Arc::new(crypto::ring::default_provider());
@@ -85,7 +85,8 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
 }
 
-/// Connects to a port of this machine by a name; takes only what the authority signed for it.
+/// Connects to a port of this machine by a name. Only a certificate that the authority signed for
+/// this name is accepted.
 pub fn connect(port: u16, name: &str, authority: &CertificateDer<'static>) -> ClientStream {
     let mut roots = RootCertStore::empty();
     roots.add(authority.clone()).unwrap();
@@ -107,13 +108,13 @@ pub fn certificate(path: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path).unwrap()
 }
 
-/// The public key of a certificate, with its algorithm, as DER.
+/// Returns the public key of a certificate, with its algorithm, as DER.
 pub fn public_key(certificate: &CertificateDer<'static>) -> Vec<u8> {
     let parsed = ParsedCertificate::try_from(certificate).unwrap();
     parsed.subject_public_key_info().as_ref().to_vec()
 }
 
-/// Sends a request and reads until the server has no more to say.
+/// Sends a request and reads until the server ends its answer.
 pub fn ask(stream: &mut (impl Read + Write), request: &[u8]) -> Reply {
     stream.write_all(request).unwrap();
     read_reply(stream)

@@ -1,4 +1,4 @@
-//! A gateway of a machine, and clients of its WebSocket protocol, as small as they can be.
+//! A gateway on a machine, and minimal clients of its WebSocket protocol.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,7 +17,7 @@ use tungstenite::{Message, WebSocket};
 
 use super::Machine;
 
-/// Only a failure takes so long.
+/// The longest wait. Only a failure reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub const EVERYTHING: &[&str] = &[
@@ -28,13 +28,13 @@ pub const EVERYTHING: &[&str] = &[
     "operator.pairing",
 ];
 
-/// Ended when dropped.
+/// A running gateway. It ends when this is dropped.
 pub struct Gateway {
     child: Child,
     pub port: u16,
     pub socket: PathBuf,
     pub token: String,
-    /// What it logs.
+    /// The file of its log.
     pub log: PathBuf,
 }
 
@@ -44,12 +44,12 @@ impl Machine {
         self.gateway_with(&["--port", "0"])
     }
 
-    /// Starts it with these flags.
+    /// Starts the gateway with these flags.
     pub fn gateway_with(&self, flags: &[&str]) -> Gateway {
         self.gateway_as(flags, &[])
     }
 
-    /// Starts it with these flags, and variables of its own.
+    /// Starts the gateway with these flags, and variables of its own.
     pub fn gateway_as(&self, flags: &[&str], variables: &[(&str, &str)]) -> Gateway {
         let log = self.root().join("gateway.log");
         let mut arguments = vec!["gateway", "run", "--json"];
@@ -84,19 +84,19 @@ impl Machine {
 }
 
 impl Gateway {
-    /// A device of its own, with these scopes, by TCP and the operator token.
+    /// Connects a new device with these scopes, over TCP with the operator token.
     pub fn connect(&self, scopes: &[&str]) -> WsClient {
         self.welcome(self.open(), scopes)
     }
 
-    /// The same by the Unix socket, where no token is needed.
+    /// Connects such a device over the Unix socket, where no token is needed.
     pub fn connect_locally(&self, scopes: &[&str]) -> WsClient {
         let stream = UnixStream::connect(&self.socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         self.join(Box::new(stream), scopes)
     }
 
-    /// The same by a connection that stands already.
+    /// Connects such a device over a connection that already exists.
     pub fn join(&self, stream: Box<dyn Stream>, scopes: &[&str]) -> WsClient {
         self.welcome(WsClient::open(stream, self.port).unwrap(), scopes)
     }
@@ -108,17 +108,17 @@ impl Gateway {
         client
     }
 
-    /// A connection that was upgraded and challenged, and has not said who it is.
+    /// Opens a connection that was upgraded and challenged, and has not introduced itself.
     pub fn open(&self) -> WsClient {
         WsClient::dial(self.port).unwrap()
     }
 
-    /// What an operator with these scopes says of itself.
+    /// Returns how an operator with these scopes introduces itself.
     pub fn operator(&self, scopes: &[&str]) -> Connect {
         operator(&self.token, scopes)
     }
 
-    /// What a node with these commands says of itself.
+    /// Returns how a node with these commands introduces itself.
     pub fn node(&self, name: &str, commands: &[&str]) -> Connect {
         let own = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect();
         let mut connect = Connect {
@@ -137,17 +137,17 @@ impl Gateway {
         self.child.id()
     }
 
-    /// Memory that it has in use now, and the most it ever had: KiB.
+    /// Returns the memory that the gateway uses now, and the most that it ever used, in KiB.
     pub fn memory(&self) -> (u64, u64) {
         super::memory(self.pid())
     }
 
-    /// Ends as a service manager would end it, and waits for that.
+    /// Ends the gateway as a service manager would, and waits for its end.
     pub fn stop(mut self) {
         self.end();
     }
 
-    /// Ends as if the machine's memory had run out.
+    /// Kills the gateway, as if the machine's memory had run out.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -168,7 +168,7 @@ impl Drop for Gateway {
     }
 }
 
-/// What an operator with this token and these scopes says of itself.
+/// Returns how an operator with this token and these scopes introduces itself.
 pub fn operator(token: &str, scopes: &[&str]) -> Connect {
     Connect {
         min_protocol: 3,
@@ -195,13 +195,13 @@ pub trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// What comes on a connection.
+/// What arrives on a connection.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Came {
     Frame(Value),
-    /// A close frame: its code, and its reason.
+    /// A close frame: its code and its reason.
     Closed(u16, String),
-    /// The connection ended without one.
+    /// The connection ended without a close frame.
     Gone,
 }
 
@@ -209,23 +209,23 @@ pub enum Came {
 pub struct WsClient {
     pub socket: WebSocket<Box<dyn Stream>>,
     calls: u64,
-    /// Events that the test did not ask for yet.
+    /// Events that the test has not asked for yet.
     events: VecDeque<Value>,
-    /// Of the challenge.
+    /// The nonce of the challenge.
     pub nonce: String,
-    /// What the gateway said of itself.
+    /// The gateway's greeting.
     pub hello: Value,
 }
 
 impl WsClient {
-    /// By TCP; none where no server answers.
+    /// Connects over TCP. Returns `None` if no server answers.
     pub fn dial(port: u16) -> Option<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self::open(Box::new(stream), port)
     }
 
-    /// Up to the challenge; none where the connection ends before.
+    /// Opens a connection up to the challenge. Returns `None` if it ends before.
     fn open(stream: Box<dyn Stream>, port: u16) -> Option<Self> {
         let address = format!("ws://127.0.0.1:{port}/");
         let (socket, _) = tungstenite::client(address, stream).ok()?;
@@ -245,7 +245,7 @@ impl WsClient {
         Some(client)
     }
 
-    /// Says who it is, with the proof of a device if it has one; or why it is not let in.
+    /// Introduces the client, with the proof of a device if it has one. Returns why it was refused.
     pub fn introduce(
         &mut self,
         mut connect: Connect,
@@ -258,7 +258,7 @@ impl WsClient {
         Ok(())
     }
 
-    /// The payload, or the error.
+    /// Calls a method and returns the payload or the error.
     pub fn call(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         let id = self.send(method, params).unwrap();
         match self.answer(&id) {
@@ -267,7 +267,7 @@ impl WsClient {
         }
     }
 
-    /// Sends a request, and does not wait for the answer.
+    /// Sends a request without waiting for the answer.
     pub fn send(&mut self, method: &str, params: &Value) -> tungstenite::Result<String> {
         self.calls += 1;
         let id = self.calls.to_string();
@@ -276,7 +276,7 @@ impl WsClient {
         Ok(id)
     }
 
-    /// The answer to a request; none if the connection ends before.
+    /// Returns the answer to a request, or `None` if the connection ends before.
     pub fn answer(&mut self, id: &str) -> Option<Result<Value, Value>> {
         let fits = |frame: &Value| frame["type"] == "res" && frame["id"] == id;
         let mut frame = self.await_frame(fits)?;
@@ -286,12 +286,13 @@ impl WsClient {
         Some(if is_ok { Ok(said) } else { Err(said) })
     }
 
-    /// The next frame for which it holds; others wait. None if the connection ends before.
+    /// Returns the next frame that fits, and keeps the others. Returns `None` if the connection
+    /// ends before.
     fn await_frame(&mut self, fits: impl Fn(&Value) -> bool) -> Option<Value> {
         if let Some(at) = self.events.iter().position(&fits) {
             return self.events.remove(at);
         }
-        // There are signs of life all the time, so that a read never waits too long.
+        // The gateway sends ticks all the time, so that a read never waits too long.
         let end = Instant::now() + PATIENCE;
         loop {
             let frame = match self.next() {
@@ -323,14 +324,14 @@ impl WsClient {
         }
     }
 
-    /// The payload of the next event of this name for which it holds. Others wait.
+    /// Returns the payload of the next event of this name that fits. Others are kept.
     pub fn event(&mut self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let fits = |frame: &Value| frame["event"] == name && holds(&frame["payload"]);
         let frame = self.await_frame(fits);
         frame.unwrap_or_else(|| panic!("no event {name}"))["payload"].take()
     }
 
-    /// Whatever comes next, but for events that wait already.
+    /// Returns whatever arrives next, except events that were already kept.
     #[allow(clippy::should_implement_trait)] // it waits, and a message must come
     pub fn next(&mut self) -> Came {
         loop {
@@ -354,7 +355,7 @@ impl WsClient {
         }
     }
 
-    /// How the gateway ends the connection: what else comes is passed over.
+    /// Returns how the gateway ends the connection. Frames before the end are skipped.
     pub fn end(&mut self) -> Came {
         loop {
             match self.next() {

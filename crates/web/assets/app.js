@@ -1,5 +1,5 @@
 // @ts-check
-// The frame around the pages: routes, keys, the state of the connection, getting in.
+// The frame around the pages: routes, keys, the state of the connection, logging in.
 
 import { Live, base, el, fragment, isField, keep, kept, swap, worker } from "./live.js";
 import { Inbox } from "./inbox.js";
@@ -9,7 +9,7 @@ const banner = /** @type {HTMLElement} */ (document.getElementById("banner"));
 const live = /** @type {HTMLElement} */ (document.getElementById("live"));
 const state = /** @type {HTMLElement} */ (document.getElementById("link-state"));
 
-/** The secret of the address is taken out of it before anything else happens. */
+/** First of all, the secret is removed from the address. */
 const arrived = new URLSearchParams(location.hash.slice(1));
 if (location.hash || location.search) history.replaceState(null, "", location.pathname);
 try {
@@ -18,7 +18,7 @@ try {
 
 const VIEWS = ["inbox", "sessions", "nodes", "policy", "audit", "sandbox", "settings", "health"];
 
-/** An address that cannot be read names nothing that there is. @param {string} part */
+/** An address that cannot be decoded matches no page. @param {string} part */
 function decoded(part) {
   try {
     return decodeURIComponent(part);
@@ -78,7 +78,7 @@ const inbox = new Inbox(page);
 /** @type {any} */ let pages = null;
 let opening = 0;
 
-/** Opens the page of the address, or the one that is given. @param {any} [params] */
+/** Opens the page of the address, or the given one. @param {any} [params] */
 async function open(params) {
   const wanted = route();
   if (params) Object.assign(wanted.params, params);
@@ -96,7 +96,7 @@ async function open(params) {
   if (current?.view !== wanted.view) main.setAttribute("aria-busy", "true");
   try {
     const before = page.opened?.topic;
-    // What serves the fields of a page is there before they are: nothing changes under what is typed.
+    // The code of a page loads before its fields appear, so that nothing changes while a user types.
     const isInbox = wanted.view === "inbox" || wanted.view === "approval";
     const [opened, served] = await Promise.all([page.live.call("ui.open", wanted), isInbox ? null : import("./pages.js")]);
     pages ??= served;
@@ -123,7 +123,7 @@ async function open(params) {
     if (mine !== opening) return;
     main.removeAttribute("aria-busy");
     if (error.code === "OFFLINE") return;
-    // A page that is there stays, with what was typed into it.
+    // An open page stays, with all unsaved input.
     if (!isElsewhere()) return page.fail(error, main);
     const again = el("button", { class: "button", onclick: () => open(params) }, "Retry");
     const home = el("a", { class: "button quiet", href: `${base}/inbox` }, "Inbox");
@@ -180,23 +180,23 @@ function tick() {
 }
 setInterval(tick, 1000);
 
-// Keys. Typing into a field is never a command, also where the field went away under it.
+// Keys. Typing into a field is never a command, even if the field disappears.
 
-/** Letters that follow the loss of a field so soon were meant for it. */
+/** Letters this soon after a field disappears were meant for it. */
 const TYPING_MS = 700;
-/** The field that has the focus, or had it when it went away. @type {HTMLElement|null} */ let field = null;
+/** The field that has or last had the focus. @type {HTMLElement|null} */ let field = null;
 let typed = -TYPING_MS;
 document.addEventListener("focusin", (event) => {
   if (isField(event.target)) field = /** @type {HTMLElement} */ (event.target);
   else if (field?.isConnected) field = null;
 });
-// A pointer leaves a field on purpose.
+// A click leaves a field on purpose.
 document.addEventListener("pointerdown", () => {
   field = null;
   typed = -TYPING_MS;
 }, true);
 
-/** Whether a key that no field took was meant for one. @param {KeyboardEvent} event */
+/** Whether a key outside fields was meant for a field. @param {KeyboardEvent} event */
 function isForField(event) {
   const isLost = field !== null && !field.isConnected;
   if (isLost) field = null;
@@ -219,7 +219,7 @@ document.addEventListener("keydown", (event) => {
   if (isForField(event)) return event.preventDefault();
   if (Date.now() - leader < 1200) {
     leader = 0;
-    // The first of a letter has it: Sessions before Sandbox and Settings.
+    // A letter opens the first page of that name: Sessions, not Sandbox.
     const target = { b: "sandbox", e: "settings" }[event.key] ?? VIEWS.find((view) => view[0] === event.key);
     if (target) {
       event.preventDefault();
@@ -254,7 +254,7 @@ function move(by) {
 const help = () => import("./parts.js").then((parts) => parts.help());
 document.getElementById("help")?.addEventListener("click", help);
 
-// The theme is this browser's own.
+// Each browser has its own theme.
 
 const theme = /** @type {HTMLElement} */ (document.getElementById("theme"));
 /** @param {string|null} name */
@@ -315,9 +315,9 @@ page.live = new Live((what, value) => {
     banner.hidden = true;
     document.body.classList.remove("offline");
     inbox.connected();
-    // The files of this version are kept for a start without the gateway.
+    // This version's files are cached, to start without the gateway.
     setTimeout(() => worker().catch(() => {}), 2000);
-    // Another version of the program has other pages. Once is enough: a proxy may keep the old document.
+    // Another version has other pages. Reload only once, because a proxy may cache the old document.
     const version = value.server?.version ?? "";
     if (version !== document.documentElement.dataset.version && sessionStorage.getItem("version") !== version && !page.isDirty?.()) {
       sessionStorage.setItem("version", version);
@@ -363,7 +363,7 @@ page.live = new Live((what, value) => {
   signIn(value);
 });
 
-/** Loads the pages of the version that the gateway has now. It has proved to be the right one. */
+/** Loads the pages of the gateway's present version. The gateway has proved its identity. */
 async function renew() {
   for (const name of (await window.caches?.keys()) ?? []) await caches.delete(name);
   location.reload();

@@ -14,7 +14,7 @@ export function nodes(page) {
   if (by("binding")) binding(page).catch((error) => page.fail(error, by("binding")));
   const approvals = by("approvals") && new Approvals(page);
   approvals?.start();
-  // Another machine is there to choose.
+  // There is another machine to choose.
   page.renew = async () => {
     if (by("binding")) binding(page).catch((error) => page.fail(error, by("binding")));
     await approvals?.list();
@@ -91,7 +91,7 @@ async function binding(page) {
 const LEVELS = { security: ["deny", "allowlist", "full"], ask: ["off", "on-miss", "always"], askFallback: ["deny", "allowlist", "full"] };
 const STRICT = { security: ["deny", "allowlist", "full"], ask: ["always", "on-miss", "off"], askFallback: ["deny", "allowlist", "full"] };
 
-/** The editor of an approvals document: a copy is changed, and saved only onto what it was made from. */
+/** The editor of an approvals document. It changes a copy, which can replace only its original. */
 class Approvals {
   /** @param {Page} page */
   constructor(page) {
@@ -138,12 +138,12 @@ class Approvals {
     return Boolean(this.base) && this.count() > 0;
   }
 
-  /** How many things differ. */
+  /** Counts the differences. */
   count() {
     return differences(this.base, this.mine).length;
   }
 
-  /** The part of the document that the chosen scope is. @param {any} file */
+  /** The document's part for the chosen scope. @param {any} file */
   part(file) {
     if (this.scope === "defaults") return (file.defaults ??= {});
     file.agents ??= {};
@@ -204,7 +204,7 @@ class Approvals {
     const list = this.scope === "defaults" ? [] : [
       el("ul", {}, ...rows),
       el("div", { class: "pad line" }, pattern,
-        // The history is the gateway's.
+        // Only the gateway has a history.
         !this.target && el("button", { class: "button", id: "try-pattern", onclick: () => this.try(pattern.value.trim()) }, "Try"),
         el("button", { class: "button", onclick: add }, "Add"),
         el("span", { class: "muted small", id: "tried", role: "status" }))];
@@ -218,7 +218,7 @@ class Approvals {
     this.showInForce();
   }
 
-  /** What document and config together come to, as the machine itself joins them. */
+  /** Shows the result of document and config, as the machine joins them. */
   async showInForce() {
     const note = by("in-force");
     const agent = ["defaults", "*"].includes(this.scope) ? undefined : this.scope;
@@ -238,7 +238,7 @@ class Approvals {
     return this.page.fragment(html).getElementById("in-force")?.textContent ?? "";
   }
 
-  /** What an entry would have allowed besides, of the last 100 verdicts. @param {string} pattern */
+  /** Shows what else an entry would have allowed in 100 verdicts. @param {string} pattern */
   async try(pattern) {
     if (!pattern) return;
     const draft = structuredClone(this.mine);
@@ -328,7 +328,7 @@ function canonical(value) {
   return `{${Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join()}}`;
 }
 
-/** An entry without what only says how it was used. @param {any} entry */
+/** An entry without its usage data. @param {any} entry */
 const identity = (entry) => {
   const { lastUsedAt, lastUsedCommand, lastResolvedPath, ...rest } = entry ?? {};
   return canonical(rest);
@@ -343,7 +343,7 @@ const keysOf = (...parts) => [...new Set(parts.flatMap((part) => Object.keys(par
 /** @param {any} value */
 const shown = (value) => (value === undefined ? "not set" : typeof value === "string" ? value : canonical(value));
 
-/** What one document has that the other has not, in words. @param {any} from @param {any} to @returns {string[]} */
+/** Describes how one document differs from another. @param {any} from @param {any} to @returns {string[]} */
 export function differences(from, to) {
   const out = [];
   for (const scope of new Set([...scopesOf(from), ...scopesOf(to)])) {
@@ -359,7 +359,7 @@ export function differences(from, to) {
   return out;
 }
 
-/** What of the changes allows more. @param {any} from @param {any} to */
+/** The changes that allow more. @param {any} from @param {any} to */
 function loosened(from, to) {
   const out = [];
   for (const scope of scopesOf(to)) {

@@ -1,5 +1,5 @@
 // @ts-check
-// A draft of the approvals document: edited as text, judged against the history, and saved only as it was judged.
+// A draft of the approvals document. It is edited as text and replayed, and only a judged text can be saved.
 
 import { el } from "./live.js";
 import { by, printable, sure } from "./parts.js";
@@ -7,7 +7,7 @@ import { merge, differences } from "./documents.js";
 
 /** @typedef {any} Page */
 
-/** A document without what only says how its entries were used. @param {any} file */
+/** A document without usage data of its entries. @param {any} file */
 function plain(file) {
   const copy = structuredClone(file);
   for (const scope of Object.values(copy.agents ?? {})) {
@@ -26,7 +26,7 @@ export class Draft {
     this.page = page;
     /** The document that the draft was made from, and its hash. @type {any} */ this.base = null;
     this.hash = "";
-    /** What a replay said of the text that is in the editor now. @type {any} */ this.judged = null;
+    /** The replay of the text that is in the editor. @type {any} */ this.judged = null;
     by("draft-begin").addEventListener("click", () => this.begin().catch((/** @type {any} */ error) => page.fail(error, by("draft-block"))));
     by("draft").addEventListener("input", () => this.changed());
     by("replay").addEventListener("click", () => this.replay());

@@ -1,12 +1,12 @@
 // @ts-check
-// Pending approvals: rows, cards, decisions. A decision names what was under the pointer or the focus, by
-// id, digest and ticket, and nothing that appeared by itself can be decided for a moment.
+// Pending approvals: rows, cards, decisions. A decision names the card under the pointer or the focus, by
+// id, digest and ticket. A card that appeared by itself takes no decision for a moment.
 
 import { base, el, fragment } from "./live.js";
 
 /** How long something that appeared by itself takes no decision. */
 const CALM_MS = 700;
-/** Letters that follow each other faster are text that was meant for a field. */
+/** Letters that follow each other faster were meant for a field. */
 const TYPING_MS = 100;
 const LEASES = [[15, "15 minutes"], [30, "30 minutes"], [60, "1 hour"], [480, "8 hours"], [1440, "1 day"]];
 
@@ -16,7 +16,7 @@ const inWords = (minutes) => LEASES.find(([value]) => value === minutes)?.[1] ??
 /** The other approvals that a row stands for. @param {Element|null} row @returns {string[]} */
 const equalTo = (row) => (/** @type {HTMLElement|null} */ (row)?.dataset.equal ?? "").split(" ").filter(Boolean);
 
-/** Whether a card decides for all that ask for the same. @param {Element} card */
+/** Whether a card decides for all equal approvals. @param {Element} card */
 const isAlike = (card) => /** @type {HTMLInputElement|null} */ (card.querySelector("[data-alike]"))?.checked ?? false;
 
 export class Inbox {
@@ -28,9 +28,9 @@ export class Inbox {
     /** Rows that wait behind the pill. @type {string[]} */ this.waiting = [];
     /** Approvals that the list hides behind a row that has ended. */ this.released = 0;
     this.selected = new Set();
-    /** Patches of a moment ago: a view that was read before them gets them again. @type {any[]} */ this.recent = [];
+    /** Recent patches, applied again to a view that was read before them. @type {any[]} */ this.recent = [];
     /** Rows that are open, which stay open when the list is read again. */ this.unfolded = new Set();
-    /** What the list is searched for, which stays as well. */ this.sought = "";
+    /** The search text, which stays as well. */ this.sought = "";
     this.pressed = /** @type {Element|null} */ (null);
     document.addEventListener("pointerdown", (event) => {
       this.pressed = event.target instanceof Element ? event.target.closest("[data-act]") : null;
@@ -43,7 +43,7 @@ export class Inbox {
         /** @type {HTMLElement} */ (entry.target).dataset.seen = "";
         this.refresh(entry.target.closest(".card"));
       }
-      // On a phone the decisions cover the end of the window: what is beneath them was not seen.
+      // On a phone the buttons cover the end of the window. Text beneath them was not seen.
     }, { rootMargin: matchMedia("(max-width: 720px) and (min-height: 561px)").matches ? "0px 0px -215px 0px" : "0px" });
   }
 
@@ -101,7 +101,7 @@ export class Inbox {
     this.refresh(card);
   }
 
-  /** Allow is there once the end of every text was on the screen. @param {Element|null} card */
+  /** Enables Allow once every text was seen to its end. @param {Element|null} card */
   refresh(card) {
     if (!card) return;
     const unseen = card.querySelectorAll("[data-end]:not([data-seen])").length;
@@ -114,7 +114,7 @@ export class Inbox {
     }
     const note = card.querySelector("[data-unseen]");
     if (note) {
-      // Its room stays: nothing moves under the pointer.
+      // Its space stays, so that nothing moves under the pointer.
       note.classList.toggle("gone", unseen === 0 && !isMasked);
       note.textContent = isMasked ? "Reveal what is masked, then allow." : "Scroll to the end of the text to allow.";
     }
@@ -141,7 +141,7 @@ export class Inbox {
     }
   }
 
-  /** The card that a key is about: the open one of the row that is focused, or the only one. */
+  /** The card that a key applies to: the focused row's open card, or the only card. */
   card() {
     if (this.alone) return this.main.querySelector(".card[data-digest]");
     const here = document.activeElement?.closest(".row") ?? this.main.querySelector(".row.here");
@@ -194,7 +194,7 @@ export class Inbox {
   click(event) {
     const target = event.target instanceof Element ? event.target.closest("[data-act]") : null;
     if (!target || !this.main.contains(target)) return;
-    // A pointer decides what it pressed, or nothing. A key (detail 0) presses what has the focus.
+    // A click counts only where the pointer pressed. A key (detail 0) presses what has the focus.
     if (event.detail > 0 && this.pressed !== target) return;
     if (event.detail > 1 && target.getAttribute("data-act") !== "select") return;
     this.act(target);
@@ -314,7 +314,7 @@ export class Inbox {
     }
   }
 
-  /** One decision for all that ask for exactly the same. Each is decided by itself.
+  /** Decides all that ask for exactly the same, each by itself.
    * @param {HTMLElement} card @param {string} word */
   async decideAlike(card, word) {
     const ids = [card.dataset.id ?? "", ...equalTo(card.closest(".row"))];
@@ -386,8 +386,8 @@ export class Inbox {
     if (isNew) this.page.say(`${this.page.pending} waiting`);
   }
 
-  /** A new approval that looks like one on the page is counted there. What it asks for is compared by the
-   * gateway before both can be decided together. @param {string} html @param {string} id */
+  /** Counts a new approval in a row that looks the same. The gateway compares what they ask for
+   * before both can be decided together. @param {string} html @param {string} id */
   joins(html, id) {
     const same = /data-same="([^"]+)"/.exec(html)?.[1] ?? "";
     const row = /** @type {HTMLElement|null} */ (same ? this.main.querySelector(`.row[data-same="${same}"]:not(.ended)`) : null);
@@ -439,7 +439,7 @@ export class Inbox {
     const again = content.querySelector(".again");
     const bar = /** @type {HTMLElement|null} */ (card.querySelector(".decide"));
     if (!bar || !outcome) return;
-    // Its room stays: nothing moves under the pointer.
+    // Its space stays, so that nothing moves under the pointer.
     bar.style.minHeight = `${bar.offsetHeight}px`;
     bar.replaceChildren(outcome.cloneNode(true), ...(again ? [again.cloneNode(true)] : []));
     this.page.tick();
@@ -448,7 +448,7 @@ export class Inbox {
   /** What became of an allowed run. @param {any} event */
   event(event) {
     const place = document.getElementById(`run-${event.runId}`);
-    // What an agent is told of a denial, the card says already.
+    // The card already shows a denial's text.
     if (place && !place.hasAttribute("data-run") && !place.closest(".outcome")?.querySelector(".bad")) place.textContent = event.text;
   }
 
@@ -482,7 +482,7 @@ export class Inbox {
     this.page.open({ agent: params.agent || undefined, host: params.host || undefined });
   }
 
-  /** Puts a new row on top of its agent's. @param {HTMLElement} list @param {HTMLElement} row */
+  /** Puts a new row on top of its agent's rows. @param {HTMLElement} list @param {HTMLElement} row */
   place(list, row) {
     const { agent = "" } = row.dataset;
     const where = row.querySelector(".who .faint")?.textContent?.replace(/^ @ /, "");
@@ -527,7 +527,7 @@ export class Inbox {
     if (field.matches("[data-find]")) this.find((this.sought = field.value));
   }
 
-  /** Search narrows what is on the page. @param {string} [text] */
+  /** Filters the rows on the page. @param {string} [text] */
   find(text) {
     const wanted = (text ?? /** @type {HTMLInputElement|null} */ (this.main.querySelector("[data-find]"))?.value ?? "").toLowerCase();
     for (const row of this.main.querySelectorAll(".row")) {

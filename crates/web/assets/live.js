@@ -1,9 +1,9 @@
 // @ts-check
-// The connection to the gateway: who this browser is, one socket, and swapping rendered HTML in.
+// The connection to the gateway: this browser's identity, one socket, and rendered HTML.
 
 /** @typedef {{code: string, message: string, details?: any}} CallError */
 
-/** The path below which the pages lie; empty for `/`. */
+/** The path below which the pages are. Empty for `/`. */
 export const base = document.documentElement.dataset.base ?? "";
 
 const types = /** @type {any} */ (window).trustedTypes;
@@ -27,7 +27,7 @@ export async function worker() {
 const FORBIDDEN = "script,style,iframe,frame,object,embed,link,meta,base,form,template,math,audio,video,img,foreignObject,use,animate,animateMotion,animateTransform,set";
 const URL_ATTRIBUTES = ["href", "src", "action", "formaction", "xlink:href", "srcset", "ping"];
 
-/** Parses rendered HTML without running any of it, and refuses what no view contains.
+/** Parses rendered HTML without running any of it, and refuses all that no view contains.
  * @param {string} html @returns {DocumentFragment} */
 export function fragment(html) {
   const template = document.createElement("template");
@@ -52,8 +52,8 @@ export function fragment(html) {
 export const isField = (target) =>
   target instanceof HTMLElement && (target.isContentEditable || /^(input|textarea|select)$/i.test(target.tagName));
 
-/** Replaces what an element contains, and keeps scroll positions and the focus by id: with what was typed
- * into the field meanwhile, and where in it.
+/** Replaces an element's content. Keeps scroll positions and the focused field by id, with its
+ * text and selection.
  * @param {Element} target @param {string} html @param {boolean} [isOther] what comes is another view */
 export function swap(target, html, isOther = false) {
   const content = fragment(html);
@@ -71,7 +71,7 @@ export function swap(target, html, isOther = false) {
   const again = /** @type {any} */ (focused?.id ? document.getElementById(focused.id) : null);
   if (!again || !target.contains(again)) return;
   again.focus({ preventScroll: true });
-  // What a list offers is the gateway's word.
+  // The gateway decides what a list offers.
   if (value === null || !isField(again) || again.localName === "select") return;
   again.value = value;
   if (selectionStart !== null) again.setSelectionRange?.(selectionStart, selectionEnd);
@@ -92,7 +92,7 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-// What this browser keeps: its key, which cannot be read out, and what the gateway gave it.
+// What this browser stores: its key, which scripts cannot read, and the gateway's data.
 
 /** @returns {Promise<IDBDatabase>} */
 function database() {
@@ -145,7 +145,7 @@ async function identity() {
   return device;
 }
 
-/** What a browser calls itself: one line that its owner recognizes. */
+/** The browser's name, which its owner recognizes. */
 function browserName() {
   const agent = navigator.userAgent;
   const names = [["Edg/", "Edge"], ["Firefox/", "Firefox"], ["Chrome/", "Chrome"], ["Safari/", "Safari"]];
@@ -156,10 +156,10 @@ function browserName() {
 
 const SCOPES = ["operator.admin", "operator.approvals", "operator.pairing", "operator.read", "operator.write"];
 
-/** What a browser asks for that came by a QR code. */
+/** The scopes of a browser that used a QR code. */
 const PHONE_SCOPES = ["operator.approvals", "operator.read"];
 
-/** One connection that comes back by itself. `on` gets: open, closed, refused, waiting, foreign, event. */
+/** A connection that reconnects by itself. `on` gets: open, closed, refused, waiting, foreign, event. */
 export class Live {
   /** @param {(what: string, value: any) => void} on */
   constructor(on) {
@@ -171,7 +171,7 @@ export class Live {
     this.starts = 0;
     this.isOpen = false;
     this.scopes = /** @type {string[]} */ ([]);
-    /** A secret for the next connection only; kept nowhere. @type {{code?: string, token?: string, isPhone?: boolean}} */
+    /** A secret for the next connection, stored nowhere. @type {{code?: string, token?: string, isPhone?: boolean}} */
     this.secret = {};
     addEventListener("online", () => this.retry());
     document.addEventListener("visibilitychange", () => {
@@ -180,7 +180,7 @@ export class Live {
   }
 
   retry() {
-    // A socket that is being opened, or greeted, is waited for.
+    // A socket that is still opening must not be replaced.
     if (this.isOpen || Number(this.socket?.readyState) < 2) return;
     clearTimeout(this.timer);
     this.start();
@@ -193,7 +193,7 @@ export class Live {
   }
 
   async start() {
-    // The last start counts: a second socket would take the answers away from the calls of the first.
+    // Only the last start counts. A second socket would take the answers of the first one's calls.
     const mine = ++this.starts;
     const isOwn = await this.isOwnServer().catch(() => null);
     if (isOwn === false || mine !== this.starts) return;
@@ -205,8 +205,8 @@ export class Live {
     socket.onclose = () => this.socket === socket && this.lost();
   }
 
-  /** Whether the server that answers holds the key that this browser pinned when it was paired. Until
-   * then nothing of this browser is sent to it. */
+  /** Whether the server holds the key that this browser pinned at pairing. Until that is proved,
+   * this browser sends it no data. */
   async isOwnServer() {
     const pinned = await kept("server");
     const nonce = base64url(crypto.getRandomValues(new Uint8Array(24)).buffer);

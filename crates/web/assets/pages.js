@@ -15,7 +15,7 @@ import { settings } from "./settings.js";
 /** @param {Page} page @param {any} opened @param {any} wanted */
 export function opened(page, opened, wanted) {
   here = { page, wanted };
-  // What was changed and is not saved stays where only the lists are read anew.
+  // Only the lists are read again, so unsaved changes stay.
   page.relist = () => (wanted.view === "nodes" ? relist(page, wanted) : page.open());
   const pages = { session, nodes, policy, audit, sandbox, settings };
   /** @type {any} */ (pages)[wanted.view]?.(page, wanted);
@@ -30,8 +30,8 @@ function calls(page, place) {
   }
 }
 
-/** What others change on the page of nodes comes anew. The editors stay as they are: with what was chosen
- * in them, and where they are. @param {Page} page @param {any} current */
+/** Reads the lists of the page of nodes again. The editors stay in place, with all that was chosen
+ * in them. @param {Page} page @param {any} current */
 async function relist(page, current) {
   const { html } = await page.live.call("ui.open", current).catch(() => ({ html: "" }));
   const content = page.fragment(html);
@@ -127,7 +127,7 @@ function session(page, wanted) {
     screen.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.metaKey || event.isComposing) return;
       const named = /** @type {any} */ (KEYS)[event.key];
-      // Shift and Tab leave the terminal, so that the keyboard is not caught in it.
+      // Shift+Tab leaves the terminal, which would otherwise trap the keyboard.
       if (event.key === "Tab" && event.shiftKey) return;
       if (event.ctrlKey && event.key.length === 1) {
         if (event.key === "v" || event.key === "V" || (event.key === "c" && getSelection()?.toString())) return;

@@ -1,12 +1,12 @@
 // @ts-check
-// Small parts that pages share: questions before something is done, and text made visible.
+// Small parts that pages share: confirmations, prompts, and text made visible.
 
 import { el } from "./live.js";
 
 /** @param {string} id @returns {any} */
 export const by = (id) => document.getElementById(id);
 
-/** Asks in words before something that cannot be taken back. @param {string} text @param {string} yes @param {...any} more
+/** Asks before an action that cannot be undone. @param {string} text @param {string} yes @param {...any} more
  * @returns {Promise<boolean>} */
 export function sure(text, yes = "Yes", ...more) {
   return new Promise((resolve) => {
@@ -32,7 +32,7 @@ export function ask(text, value) {
   return answer.then((yes) => (yes ? field.value.trim() : null));
 }
 
-/** Control characters are shown, never followed. @param {string} text */
+/** Shows control characters, which are never interpreted. @param {string} text */
 export const printable = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) => `\\u{${c.charCodeAt(0).toString(16).toUpperCase()}}`);
 
 const HELP = [

@@ -1,5 +1,5 @@
 // @ts-check
-// Phones: letting one in by a QR code, and notifications on this device.
+// Phones: pairing by a QR code, and notifications on this device.
 
 import { el, fragment, worker } from "./live.js";
 import { by, printable } from "./parts.js";
@@ -13,7 +13,7 @@ export function phones(page) {
   if (page.live.may("admin")) chats(page).catch((error) => page.fail(error, by("phones")));
 }
 
-/** The chats to which approvals go, how their messages fare, and what of their config is not used. @param {Page} page */
+/** Lists the chats of approvals, their message counts, and unused config. @param {Page} page */
 async function chats(page) {
   const { targets, problems } = await page.live.call("channels.list");
   if (!targets.length && !problems.length) return;

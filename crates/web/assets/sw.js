@@ -1,6 +1,6 @@
 // @ts-nocheck
-// The worker of the pages: keeps their files for a start without the gateway, and shows notifications. It
-// keeps no data. The gateway puts the version of the files in front of this text.
+// The worker caches the pages' files, so that they open without the gateway, and shows notifications. It
+// stores no data. The gateway puts the version of the files in front of this text.
 
 const base = new URL(self.registration.scope).pathname.replace(/\/$/, "");
 const CACHE = `interlock-${VERSION}`;
@@ -33,8 +33,8 @@ self.addEventListener("fetch", (event) => {
   const isFile = url.pathname.startsWith(`${base}/ui/${VERSION}/`);
   const isPage = event.request.mode === "navigate" && !url.pathname.startsWith(`${base}/ui/`) && url.pathname !== "/ca.crt";
   if (!isFile && !isPage) return;
-  // What is kept comes first: until the page has seen the proof of its gateway, no other server's document
-  // takes its place.
+  // Cached files come first: until the page has seen its gateway's proof, no other server's document
+  // replaces them.
   event.respondWith((async () => {
     const cache = await caches.open(CACHE);
     const kept = await cache.match(isPage ? `${base}/` : event.request.url);

@@ -1,5 +1,5 @@
-//! A stand-in for Discord: its HTTP interface and its gateway socket, by their documentation. It is not
-//! Discord.
+//! A stand-in for Discord: its HTTP interface and its gateway socket, as its documentation
+//! describes them. It is not Discord.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -22,26 +22,26 @@ pub struct DiscordStandIn {
 
 #[derive(Default)]
 pub struct DiscordState {
-    /// Events of the session, each with its number; a resumed connection gets those after its own.
+    /// The numbered events of the session. A resumed connection receives those after its last one.
     events: Vec<Value>,
-    /// What is sent to the next connection as it is.
+    /// Messages that are sent unchanged to the next connection.
     outgoing: Vec<Value>,
     pub messages: BTreeMap<String, Value>,
     nonces: BTreeMap<String, String>,
     pub calls: Vec<(String, String, Value)>,
     pub sent: Vec<(String, Instant)>,
-    /// What clients sent by the socket.
+    /// What clients sent over the socket.
     pub heard: Vec<Value>,
     pub opened: usize,
     pub open: usize,
     /// The code with which the open connection is closed.
     pub close: Option<u16>,
-    /// Sessions cannot be resumed.
+    /// Whether sessions cannot be resumed.
     pub forgets: bool,
     pub heartbeat_ms: u64,
-    /// Heartbeats are not answered.
+    /// Whether heartbeats are not answered.
     pub is_deaf: bool,
-    /// What `/gateway/bot` names instead of this server.
+    /// The address that `/gateway/bot` names instead of this server.
     pub socket_url: Option<String>,
     pub starts_left: u64,
     pub answer: Option<(u16, Value)>,
@@ -67,7 +67,7 @@ impl DiscordStandIn {
         Self { server, state }
     }
 
-    /// Something happens in the session.
+    /// Adds an event to the session.
     pub fn event(&self, kind: &str, event: &Value) {
         self.state.change(|state| {
             let number = state.events.len() + 2;
@@ -76,7 +76,7 @@ impl DiscordStandIn {
         });
     }
 
-    /// Sends a message to the open connection, which is no event of the session.
+    /// Sends the open connection a message that is not an event of the session.
     pub fn raw(&self, message: &Value) {
         self.state
             .change(|state| state.outgoing.push(message.clone()));
@@ -89,7 +89,7 @@ impl DiscordStandIn {
         number.to_string()
     }
 
-    /// A pressed button as Discord reports it.
+    /// Returns the event of a pressed button as Discord reports it.
     pub fn tap_event(&self, user: &str, message: &str, custom_id: &str) -> Value {
         let channel = self.state.lock().messages[message]["channel_id"].clone();
         let number = Self::number();
@@ -103,7 +103,7 @@ impl DiscordStandIn {
         })
     }
 
-    /// Presses the button of a message that has this word.
+    /// Presses the button of a message that carries this word.
     pub fn press(&self, user: &str, message: &str, word: &str) {
         let (_, buttons) = Self::shown(&self.state.lock().messages[message]);
         let pressed = buttons.iter().find(|id| id.starts_with(word));
@@ -112,7 +112,7 @@ impl DiscordStandIn {
         self.event("INTERACTION_CREATE", &event);
     }
 
-    /// A direct message as Discord reports it.
+    /// Returns the event of a direct message as Discord reports it.
     pub fn message_event(&self, user: &str, channel: &str, text: &str) -> Value {
         json!({
             "id": Self::number(), "channel_id": channel, "type": 0, "content": text, "tts": false,
@@ -126,7 +126,7 @@ impl DiscordStandIn {
         self.event("MESSAGE_CREATE", &event);
     }
 
-    /// The calls whose path has this part: path and body.
+    /// Returns the path and the body of each call whose path contains this part.
     pub fn calls(&self, part: &str) -> Vec<(String, Value)> {
         let state = self.state.lock();
         let calls = state
@@ -138,7 +138,7 @@ impl DiscordStandIn {
             .collect()
     }
 
-    /// What persons were told alone.
+    /// Returns the texts that only one person could see.
     pub fn told(&self) -> Vec<String> {
         let calls = self.calls("/webhooks/").into_iter();
         calls
@@ -149,7 +149,7 @@ impl DiscordStandIn {
             .collect()
     }
 
-    /// The text of a message, and the ids of its buttons.
+    /// Returns the text of a message, and the ids of its buttons.
     pub fn shown(message: &Value) -> (String, Vec<String>) {
         let rows = message["components"].as_array().into_iter().flatten();
         let buttons = rows.filter_map(|row| row["components"].as_array().cloned());
@@ -169,7 +169,7 @@ fn serve(shared: &Shared<DiscordState>, port: u16, call: &ChatCall, mut socket: 
     });
     let mut is_open =
         socket.send(&json!({ "op": 10, "d": { "heartbeat_interval": every }, "s": null }));
-    // The number of events that this connection got; none before it has a session.
+    // The number of events that this connection received. `None` before it has a session.
     let mut got: Option<usize> = None;
     while is_open {
         let (next, raw, code) = shared.change(|state| {

@@ -1,4 +1,5 @@
-//! A stand-in for Slack: the web interface and Socket Mode, by their documentation. It is not Slack.
+//! A stand-in for Slack: the web interface and Socket Mode, as their documentation describes them.
+//! It is not Slack.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub struct SlackStandIn {
 
 #[derive(Default)]
 pub struct SlackState {
-    /// Envelopes in order; each goes to one connection.
+    /// Envelopes in order. Each goes to a single connection.
     outgoing: Vec<String>,
     delivered: usize,
     /// Messages by channel and time: the body, with buttons.
@@ -35,11 +36,11 @@ pub struct SlackState {
     /// Connections since the start, and those that are open.
     pub opened: usize,
     pub open: usize,
-    /// The next so many messages are answered with 429.
+    /// The number of further messages that are answered with 429.
     pub busy: usize,
-    /// What `apps.connections.open` names instead of this server.
+    /// The address that `apps.connections.open` names instead of this server.
     pub socket_url: Option<String>,
-    /// What every call is answered with, such as garbage.
+    /// The answer to every call, such as garbage.
     pub answer: Option<(u16, Value)>,
     numbers: u64,
 }
@@ -62,7 +63,7 @@ impl SlackStandIn {
         Self { server, state }
     }
 
-    /// Sends any envelope; its id.
+    /// Sends any envelope and returns its id.
     pub fn envelope(&self, kind: &str, payload: &Value) -> String {
         self.state.change(|state| {
             state.numbers += 1;
@@ -74,13 +75,13 @@ impl SlackStandIn {
         })
     }
 
-    /// Sends a text as it is.
+    /// Sends a text unchanged.
     pub fn raw(&self, text: &str) {
         self.state
             .change(|state| state.outgoing.push(text.to_owned()));
     }
 
-    /// A button as Slack reports it, with what is changed in it.
+    /// Returns the event of a pressed button as Slack reports it.
     pub fn tap_payload(&self, user: &str, at: &(String, String), action: &str) -> Value {
         let (channel, ts) = at;
         let message = self.state.lock().messages[at].clone();
@@ -113,7 +114,7 @@ impl SlackStandIn {
         self.envelope("interactive", &payload)
     }
 
-    /// A message as Slack reports it.
+    /// Returns the event of a message as Slack reports it.
     pub fn message_payload(&self, user: &str, channel: &str, text: &str) -> Value {
         let number = self.state.change(|state| {
             state.numbers += 1;
@@ -132,14 +133,14 @@ impl SlackStandIn {
         self.envelope("events_api", &payload)
     }
 
-    /// The calls of one method.
+    /// Returns the calls of one method.
     pub fn calls(&self, method: &str) -> Vec<Value> {
         let state = self.state.lock();
         let calls = state.calls.iter().filter(|(name, _)| name == method);
         calls.map(|(_, body)| body.clone()).collect()
     }
 
-    /// What persons were told alone.
+    /// Returns the texts that only one person could see, each with that person.
     pub fn told(&self) -> Vec<(String, String)> {
         let calls = self.calls("chat.postEphemeral").into_iter();
         calls
@@ -156,7 +157,7 @@ impl SlackStandIn {
         state.acknowledged.iter().any(|(id, _)| id == envelope)
     }
 
-    /// Everything that a message shows, and the words of its buttons.
+    /// Returns everything that a message shows, and the words of its buttons.
     pub fn shown(message: &Value) -> (String, Vec<String>) {
         let (mut text, mut buttons) = (Vec::new(), Vec::new());
         for block in message["blocks"].as_array().into_iter().flatten() {
@@ -245,7 +246,7 @@ fn slack_answer(shared: &Shared<SlackState>, port: u16, call: &ChatCall) -> (u16
             "chat.postMessage" => {
                 state.numbers += 1;
                 let ts = format!("1600.{:06}", state.numbers);
-                // A user becomes the direct channel with that user.
+                // A user stands for the direct channel with that user.
                 let channel = match channel.strip_prefix('U') {
                     Some(user) => format!("D{user}"),
                     None => channel,

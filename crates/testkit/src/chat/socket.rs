@@ -1,4 +1,4 @@
-//! WebSockets of stand-ins: one connection at a time, read and written by one thread.
+//! WebSockets of stand-ins. One thread reads and writes one connection at a time.
 
 use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub enum ClientDid {
 }
 
 impl ChatSocket {
-    /// Answers the request of a client that wants a socket.
+    /// Accepts the upgrade request of a client.
     pub(super) fn accept(call: &ChatCall, mut stream: ServerStream) -> Option<Self> {
         let key = call.header("sec-websocket-key");
         let accept = tungstenite::handshake::derive_accept_key(key.trim().as_bytes());
@@ -39,7 +39,7 @@ impl ChatSocket {
         self.0.send(Message::text(value.to_string())).is_ok()
     }
 
-    /// Any text, such as garbage.
+    /// Sends any text, such as garbage.
     pub fn send_text(&mut self, text: &str) -> bool {
         self.0.send(Message::text(text.to_owned())).is_ok()
     }
@@ -51,7 +51,7 @@ impl ChatSocket {
         let _ = self.0.flush();
     }
 
-    /// Waits for a moment.
+    /// Waits a moment for what the client does.
     pub fn read(&mut self) -> ClientDid {
         match self.0.read() {
             Ok(Message::Text(text)) => {

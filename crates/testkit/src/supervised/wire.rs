@@ -1,4 +1,4 @@
-//! Messages to a supervisor, byte for byte, from a peer that need not be a client.
+//! Messages to a supervisor, byte for byte, from a peer that need not be a real client.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{State, VERSION};
 use crate::plans::PATIENCE;
 
-/// A message as it goes over the socket: two lengths, JSON, bytes.
+/// Returns a message as it is sent over the socket: two lengths, JSON, bytes.
 pub fn frame(message: &Value) -> Vec<u8> {
     let text = serde_json::to_vec(message).unwrap();
     let mut frame = u32::try_from(text.len()).unwrap().to_le_bytes().to_vec();
@@ -25,7 +25,7 @@ pub fn connect(state: &State) -> UnixStream {
     UnixStream::connect(state.socket(VERSION)).unwrap()
 }
 
-/// The next message; none when the connection is closed.
+/// Returns the next message, or `None` if the connection is closed.
 pub fn receive(mut stream: &UnixStream) -> Option<Value> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut header = [0; 8];
@@ -39,10 +39,10 @@ pub fn receive(mut stream: &UnixStream) -> Option<Value> {
     Some(serde_json::from_slice(&text).unwrap())
 }
 
-/// Says this, and reads the code of the refusal; none where the connection is only closed.
+/// Sends bytes and returns the code of the refusal, or `None` if the connection is only closed.
 pub fn refusal(state: &State, bytes: &[u8]) -> Option<String> {
     let mut stream = connect(state);
-    // It may be refused before all of it is read.
+    // The supervisor may refuse the message before it has read all of it.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let answer = receive(&stream)?;
