@@ -22,7 +22,7 @@ use crate::rights::target_rights;
 use crate::settings::{ChatSetup, account_prefix, approvers, takes_decisions};
 use crate::typed::{TypedCommand, parse};
 
-/// How often a stranger is told about a refusal at most.
+/// The shortest time between two refusals that a stranger receives.
 const REFUSAL_EVERY: Duration = Duration::from_mins(1);
 
 /// The most strangers that are remembered. Further strangers receive no answer.

@@ -285,7 +285,7 @@ pub trait ChatChannel: fmt::Debug + Send + Sync {
     }
 
     /// Replaces a sent message and its buttons. If a platform cannot edit messages, a late answer
-    /// is told the decision that won.
+    /// gets the decision that won as its reply.
     fn edit<'a>(&'a self, _edit: MessageEdit<'a>) -> ChatFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }

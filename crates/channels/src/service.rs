@@ -410,8 +410,8 @@ impl ChatService {
                         Some(next) => self.store_place(&account, next, cursor.is_none()).await,
                         None => false,
                     };
-                    // This limits how often a server is asked that does not wait for events, or
-                    // that returns the same ones again. Events from a socket arrive without being
+                    // A server that does not wait for events, or that returns the same ones again,
+                    // must not be asked without a pause. Events from a socket arrive without being
                     // asked for.
                     let is_new = is_further || kind.has_socket();
                     if cursor.is_some() && (brought == 0 || !is_new) {

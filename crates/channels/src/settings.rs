@@ -301,7 +301,7 @@ pub(crate) fn machine_approvals(config: &Config, kind: ChannelKind) -> Option<&M
     }
 }
 
-/// Returns the approvers of a channel, by exact ids. `*` matches no one.
+/// Returns the approvers of a channel, by exact ids. `*` names no approver.
 pub(crate) fn approvers(config: &Config, kind: ChannelKind) -> Vec<String> {
     let Some(own) = chat_approvals(config, kind) else {
         return Vec::new();

@@ -253,8 +253,8 @@ fn wait(
     })
 }
 
-/// Returns the text of a device's token. It is derived from a key of this gateway, so that it need
-/// not be stored.
+/// Returns the text of a device's token. It is derived from a key of this gateway and stored
+/// nowhere.
 pub fn token(key: &Secret, device: &str, role: &str, token: &DeviceToken) -> Secret {
     let mut mac = <Hmac<Sha256>>::new_from_slice(key.expose().as_bytes())
         .unwrap_or_else(|_| unreachable!("a key of any length will do"));

@@ -83,7 +83,7 @@ struct CountedAttempts {
 #[derive(Debug, Default)]
 struct AttemptLog {
     counted: HashMap<RefusedPlace, CountedAttempts>,
-    /// Attempts beyond [`MOST_PLACES`].
+    /// Attempts of kinds and places beyond [`MOST_PLACES`].
     others: Option<CountedAttempts>,
     records: Vec<Value>,
 }
@@ -134,8 +134,8 @@ impl RefusedAttempts {
         }
     }
 
-    /// Notes a decision that does not count, from a phone, a program or a notification. The
-    /// approval's name is repeated as the sender wrote it, cut to a limit.
+    /// Notes a decision that does not count, from a phone, a program or a notification. What the
+    /// sender named is repeated as it was written, cut to a limit.
     pub fn note_decision(&self, transport: &'static str, code: &str, address: &str, named: &Value) {
         let named = named.as_object().into_iter().flatten();
         let details = named.map(|(key, value)| {

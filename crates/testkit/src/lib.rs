@@ -404,8 +404,8 @@ impl Machine {
         gateways.into_iter().map(|(pid, _)| pid).collect()
     }
 
-    /// Returns the processes of this machine that were started with these words, as `(pid,
-    /// parent)`.
+    /// Returns the processes of this machine that were started with these words:
+    /// `(pid, parent)`.
     fn called(&self, words: &str) -> Vec<(i32, i32)> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {

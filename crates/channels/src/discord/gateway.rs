@@ -39,7 +39,7 @@ const INVALID_SESSION: u64 = 9;
 const HELLO: u64 = 10;
 const HEARTBEAT_ACK: u64 = 11;
 
-/// Codes with which Discord closes for good, because the token or the intents are wrong.
+/// Codes after which Discord accepts no new connection, because the token or the intents are wrong.
 const HOPELESS: [u16; 6] = [4004, 4010, 4011, 4012, 4013, 4014];
 
 /// A session that can be resumed. Discord then sends the events that were missed.

@@ -356,8 +356,8 @@ pub(super) async fn event(
     if name == INTERLOCK_RUN_ENDED {
         let ended: Result<RunHasEnded, _> = serde_json::from_value(event.into_payload());
         if let Ok(RunHasEnded { run_id }) = ended {
-            // The run is ended before the answer, which bounds how many ends are worked on at once
-            // by the number of concurrent requests.
+            // The end is handled before the answer is sent. Thus at most as many ends are handled
+            // at once as requests.
             remote_runs::run_has_ended(&context.gateway.dispatcher, &node_id, &run_id).await;
         }
         return Ok(NodeEventReceipt {
