@@ -62,9 +62,9 @@ impl ChannelHealth {
             text += &format!("  {} {}\n", line(&problem.key), line(&problem.why));
         }
         if !failed.is_empty() {
-            let test = state.in_command("interlock channels test");
+            let command = state.in_command("interlock channels test");
             let failed = line(&failed.join(", "));
-            text += &format!("  nothing reached {failed}; try it: {test}\n");
+            text += &format!("  nothing reached {failed}; try it: {command}\n");
         }
         text
     }
