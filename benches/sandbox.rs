@@ -223,7 +223,7 @@ impl Bench {
         let logged = sandbox(r#"{ "workspaceAccess": "rw", "tree": "log" }"#);
         let logged = Self::inside(&plain, logged);
         let mut works: [&mut dyn FnMut(); 2] = [&mut || drop(self.run(&logged)), &mut || {
-            drop(self.run(&open))
+            drop(self.run(&open));
         }];
         let times = in_turns(12, &mut works);
         say("300 programs of one run", &times, &["log", "off"]);
@@ -238,7 +238,7 @@ impl Bench {
         let direct = sandbox(r#"{ "workspaceAccess": "rw", "tree": "log" }"#);
         let direct = Self::inside(&plain, direct);
         let mut works: [&mut dyn FnMut(); 2] = [&mut || drop(self.run(&layered)), &mut || {
-            drop(self.run(&direct))
+            drop(self.run(&direct));
         }];
         let times = in_turns(30, &mut works);
         say("run of true", &times, &["with an overlay", "without"]);
