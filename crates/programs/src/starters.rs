@@ -17,7 +17,7 @@ pub enum StartedCommand {
 
 /// How a program reads the words before its command. If an option is not listed, the command cannot
 /// be seen.
-struct Starter {
+struct StarterProgram {
     names: &'static [&'static str],
     /// The possible first words, if the program has subcommands.
     subcommands: &'static [&'static str],
@@ -35,7 +35,7 @@ struct Starter {
     lists: &'static [&'static [&'static str]],
 }
 
-const STARTER: Starter = Starter {
+const STARTER: StarterProgram = StarterProgram {
     names: &[],
     subcommands: &[],
     flags: &[],
@@ -46,9 +46,9 @@ const STARTER: Starter = Starter {
     lists: &[],
 };
 
-const STARTERS: &[Starter] = &[
+const STARTERS: &[StarterProgram] = &[
     // Not listed: `-i` and `-s`, which start a shell, and `-e`, which starts an editor.
-    Starter {
+    StarterProgram {
         names: &["sudo"],
         flags: &[
             "-n",
@@ -65,31 +65,31 @@ const STARTERS: &[Starter] = &[
         lists: &[&["-l"], &["-v"], &["-V"], &["-k"]],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["doas"],
         flags: &["-n"],
         values: &["-u"],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["setsid"],
         flags: &["-c", "-f", "-w", "--ctty", "--fork", "--wait"],
         ..STARTER
     },
     // `-c` only says how the operand is written.
-    Starter {
+    StarterProgram {
         names: &["taskset"],
         flags: &["-a", "-c", "--all-tasks", "--cpu-list"],
         operands: 1,
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["ionice"],
         flags: &["-t", "--ignore"],
         values: &["-c", "-n", "--class", "--classdata"],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["chrt"],
         flags: &[
             "-b", "-f", "-i", "-o", "-r", "--batch", "--fifo", "--idle", "--other", "--rr",
@@ -98,7 +98,7 @@ const STARTERS: &[Starter] = &[
         ..STARTER
     },
     // Not listed: `-p`, which watches another process, and `-E`, which sets any variable.
-    Starter {
+    StarterProgram {
         names: &["strace"],
         flags: &[
             "-f", "-ff", "-c", "-C", "-i", "-k", "-n", "-q", "-qq", "-r", "-t", "-tt", "-ttt",
@@ -107,13 +107,13 @@ const STARTERS: &[Starter] = &[
         values: &["-a", "-b", "-e", "-o", "-O", "-P", "-s", "-S", "-X"],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["valgrind"],
         flags: &["-d", "-q", "-v"],
         any_long: true,
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["perf"],
         subcommands: &["record", "stat"],
         flags: &["-a", "-B", "-d", "-g", "-s", "-v", "--no-inherit"],
@@ -132,23 +132,23 @@ const STARTERS: &[Starter] = &[
         ],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["xvfb-run"],
         flags: &["-a", "--auto-servernum"],
         values: &["-n", "-s", "--server-num", "--server-args"],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["unbuffer"],
         flags: &["-p"],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["faketime"],
         operands: 1,
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &[
             "catchsegv",
             "chronic",
@@ -159,19 +159,19 @@ const STARTERS: &[Starter] = &[
         ],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["crontab"],
         operands: usize::MAX,
         lists: &[&["-l"]],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["tmux"],
         operands: usize::MAX,
         lists: &[&["ls"], &["list-sessions"], &["list-windows"], &["-V"]],
         ..STARTER
     },
-    Starter {
+    StarterProgram {
         names: &["screen"],
         operands: usize::MAX,
         lists: &[&["-ls"], &["-list"]],
@@ -198,7 +198,7 @@ pub fn started_command(argv: &[String]) -> Option<StartedCommand> {
     Some(StartedCommand::At(at + 1))
 }
 
-impl Starter {
+impl StarterProgram {
     /// Returns where the command begins among the words.
     fn command(&self, words: &[&str]) -> Option<usize> {
         let mut index = 0;
