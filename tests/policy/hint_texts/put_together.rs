@@ -264,10 +264,17 @@ const PUT_TOGETHER: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "interlock {kind} install{gateway}",
+        "interlock {kind} install{flags}",
         &[
             "interlock gateway install",
             "interlock node install --host HOST",
+        ],
+    ),
+    (
+        "interlock {subcommand} -- 'git status'",
+        &[
+            "interlock exec -- 'git status'",
+            "interlock explain -- 'git status'",
         ],
     ),
     (
