@@ -349,9 +349,9 @@ impl Bench {
         self.run(&Self::inside(&plain, sandbox));
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let own_keeper = processes.map(|entry| entry.path()).find(|process| {
-            let words = fs::read_to_string(process.join("cmdline")).unwrap_or_default();
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
             let parent = fs::read_to_string(process.join("status")).unwrap_or_default();
-            words.contains("sandbox-keeper") && is_of(&parent, &self.client)
+            name.trim_end() == "interlock-keep" && is_of(&parent, &self.client)
         });
         let keeper = own_keeper.expect("a scope has a keeper");
         let number = |file: &str, key: &str| -> u64 {
