@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use interlock_config::types::Sandbox;
@@ -30,6 +31,9 @@ const TRUE: &str = "/usr/bin/true";
 
 /// As many mounts as a machine with many containers has.
 const HOST_MOUNTS: usize = 500;
+
+/// The runs that were started.
+static RUNS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() {
     measure_parts(
@@ -116,7 +120,12 @@ impl Bench {
     /// What it wrote.
     fn run(&self, plan: &RunPlan) -> String {
         let authorized = testkit::plans::authorized(&self.key, plan);
-        let conversation = self.client.start(authorized, &Manner::default()).unwrap();
+        // The layer of a run is called by its id.
+        let manner = Manner {
+            run_id: Some(format!("bench-{}", RUNS.fetch_add(1, Ordering::Relaxed))),
+            ..Manner::default()
+        };
+        let conversation = self.client.start(authorized, &manner).unwrap();
         let Waited::Ended(ended) = conversation.wait().unwrap() else {
             panic!("it went to the background");
         };
